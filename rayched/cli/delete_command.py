@@ -141,6 +141,12 @@ def _place(target: NamedObject) -> str:
     return f" from {target.namespace} namespace" if target.namespace else ""
 
 
+def _still_there(target: NamedObject) -> str:
+    if target.kind is kinds.POD_GROUP:
+        return f"{target} goes once its last member has ended or gone, and is still there"
+    return f"{target} has been asked to stop and is still there; --grace-period 0 removes it without its node's answer"
+
+
 def _wait_until_gone(client: Client, target: NamedObject, uid: str, deadline: float) -> None:
     """Another object of the same name is none of our business."""
     while True:
@@ -152,5 +158,5 @@ def _wait_until_gone(client: Client, target: NamedObject, uid: str, deadline: fl
                 return
             raise
         if time.monotonic() > deadline:
-            fail(f"{target} has been asked to stop and is still there; --grace-period 0 removes it without its node's answer")
+            fail(_still_there(target))
         time.sleep(_WAIT_SECONDS)

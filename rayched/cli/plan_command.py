@@ -24,7 +24,7 @@ from rayched.v1.core_pb2 import Node
 if TYPE_CHECKING:
     from rayched.cli.plan_inputs import Start
     from rayched.whatif.cluster import Cluster
-    from rayched.whatif.plan import WhatIfPlan
+    from rayched.whatif.plan import GroupOutlook, WhatIfPlan
 
 PLACES = 1
 FAILED = 2
@@ -86,6 +86,8 @@ def plan(
       rayched plan -f web.yaml --config profiles.yaml   with other plugins or weights
       rayched plan --from-kubectl nodes.yaml,pods.yaml -f web.yaml
 
+    Pod groups are placed whole or not at all, as the scheduler does it, and the plan says which.
+
     Exit codes: 0 nothing to place, 1 something would be placed or preempted, 2 an error.
     """
     with printing.failing_with(FAILED):
@@ -130,13 +132,13 @@ def _planned(
 ) -> WhatIfPlan:
     # It brings numpy, which starts threads: a replica, which is a command as well, has to block signals before any thread.
     from rayched.cli.plan_inputs import more_nodes, profiles_of, wanted
+    from rayched.core.groups.planning import planner_of
     from rayched.whatif.cluster import Cluster
-    from rayched.whatif.plan import WhatIfPlanner
 
     others, pods = wanted(results, start)
     profiles = profiles_of(start, config)
     cluster = Cluster([*start.objects, *others], profiles, start.basis)
-    planner = WhatIfPlanner(cluster)
+    planner = planner_of(cluster)
     if add_nodes:
         for node in more_nodes(add_nodes, _node(cluster, like, "--like")):
             cluster.add_node(node)
@@ -147,6 +149,14 @@ def _planned(
     for name in drained:
         planner.drain(name)
     return planner.plan(pods)
+
+
+def _outlook(group: GroupOutlook) -> str:
+    """A pod group: whole, or why not."""
+    placed = f"{group.placed} of {counted(group.members, 'member')} that wait would be placed"
+    if group.is_whole:
+        return f"Pod group {group.group} would be whole: {placed}, {group.min_count} are needed"
+    return f"Pod group {group.group} would not start: {placed}: {group.reason}"
 
 
 def _save(file: Path, text: str) -> None:
@@ -167,7 +177,10 @@ def _print(found: WhatIfPlan, start: Start) -> None:
     if found.placements:
         printing.plain_table(["POD", "NODE"], [(one.pod, one.node_name) for one in found.placements])
     for preemption in found.preemptions:
-        out(f"{shown(preemption.pod)} would preempt {', '.join(preemption.victims)} on {preemption.node_name}")
+        where = f" on {preemption.node_name}" if preemption.node_name else ""
+        out(f"{shown(preemption.pod)} would preempt {', '.join(preemption.victims)}{where}")
+    for group in found.groups:
+        out(shown(_outlook(group)))
     if found.unplaced:
         out(f"\n{counted(len(found.unplaced), 'pod')} would stay pending:" if found.placements else "Would stay pending:")
         reasons = Counter(one.reason for one in found.unplaced)

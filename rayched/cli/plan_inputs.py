@@ -10,11 +10,12 @@ from google.protobuf.message import DecodeError
 
 from rayched.actors.entry_points import load_entry_points
 from rayched.api import kinds
-from rayched.api.admission import admit_pod
+from rayched.api.admission import admit_pod, resolve_priority
 from rayched.api.defaulting import default
 from rayched.api.kinds import AnyObject
 from rayched.api.manifest import ReadResult
 from rayched.api.stages import Stage, stage_of
+from rayched.api.validation.objects import validate
 from rayched.cli.manifests import read_manifests
 from rayched.cli.printing import fail, fail_all
 from rayched.cli.references import label_of
@@ -28,7 +29,7 @@ from rayched.replica.scheduler_settings import SchedulerSettingsError, read_sche
 from rayched.scheduler.scheduler import Draws
 from rayched.v1.core_pb2 import Node, Pod
 from rayched.v1.services_pb2 import GetPlanBasisResponse
-from rayched.v1.workloads_pb2 import PriorityClass, RuntimeClass
+from rayched.v1.workloads_pb2 import PodGroup, PriorityClass, RuntimeClass
 from rayched.whatif.cluster import Basis
 
 
@@ -111,6 +112,10 @@ def wanted(results: Iterable[ReadResult], start: Start) -> tuple[list[AnyObject]
     known = {(item.metadata.namespace, item.metadata.name) for item in start.objects if isinstance(item, Pod)}
     errors: list[str] = []
     new: list[Pod] = []
+    for group in others:
+        if isinstance(group, PodGroup):
+            label = label_of(kinds.POD_GROUP, group.metadata.name)
+            errors += [f"{label}: {error}" for error in (*validate(group), *resolve_priority(group, priorities))]
     for pod in pods:
         label = label_of(kinds.POD, pod.metadata.name)
         errors += [f"{label}: {error}" for error in admit_pod(pod, priorities, runtimes)]

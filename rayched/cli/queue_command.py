@@ -3,8 +3,11 @@
 With -w the queue is asked again every second, whoever leads then. On a terminal the table is drawn anew; elsewhere, and as JSON
 or YAML, only pods whose place, attempts or plugins changed are told, and those that left.
 
-A pod whose scheduler is no profile's is pending and in no queue: it is told of beside the queue, on standard error, or under
-`not_served` in a document. Finding these takes a list of pods, so with -w it is done every half minute.
+A pod group is one line, with how many of its members wait. One that is held back is in no queue: it is told of beside it, on
+standard error, or under `held_groups` in a document; not with -w, nor where pods are chosen by state or label.
+
+A pod whose scheduler is no profile's is pending and in no queue: it is told of like that, under `not_served`. Finding these takes
+a list of pods, so with -w it is done every half minute.
 """
 
 from __future__ import annotations
@@ -26,6 +29,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from rayched.api import kinds
 from rayched.api.columns import age
 from rayched.cli.connection import connected
+from rayched.cli.held_groups import ENTRY_PREFIX, HeldGroup, held_groups
 from rayched.cli.options import Selector, Server
 from rayched.cli.output_formats import OutputForm, OutputFormat, OutputOption, order, output_format
 from rayched.cli.printing import GrowingTable, clear_screen, counted, note, out, out_json, plain_table, wrong
@@ -149,35 +153,41 @@ def queue(
             return
         found = choice.asked(client)
         elsewhere = waiting_for_others(client, namespace, name)
+        held = [] if choice.states or selector else held_groups(client, namespace, name, found)
         if start:
             choice = replace(choice, starts=_starts(client, time.time()))
     if form.form is OutputForm.name:
-        for pod in found.pods:
-            out(f"pod/{pod.name}")
+        _print_names(found.pods)
         return
     if not form.is_table:
-        form.print_documents([_plain(pod) for pod in found.pods], _document(found, elsewhere))
+        form.print_documents([_plain(pod) for pod in found.pods], _document(found, elsewhere, held))
         return
     if found.pods:
         plain_table(choice.headings, [choice.row(pod) for pod in found.pods])
         _tell_of_more(found)
-    for one in elsewhere:
+    for one in (*held, *elsewhere):
         note(str(one))
-    if not found.pods and not elsewhere:
+    if not found.pods and not elsewhere and not held:
         note("No pending pods found")
+
+
+def _print_names(pods: Iterable[PendingPod]) -> None:
+    for pod in pods:
+        out(pod.name.replace(ENTRY_PREFIX, "podgroup/") if pod.members else f"pod/{pod.name}")
 
 
 def _starts(client: Client, now: float) -> dict[str, str]:
     """By namespace/name, in words."""
     # It brings numpy: only who asks for it waits for that.
     from rayched.cli.plan_inputs import from_cluster, profiles_of
+    from rayched.core.groups.planning import planner_of
     from rayched.whatif.cluster import Cluster
     from rayched.whatif.starts import estimated_starts
 
     begin = from_cluster(client)
     cluster = Cluster(begin.objects, profiles_of(begin, None), begin.basis)
     jobs = [item for item in begin.objects if isinstance(item, Job)]
-    return {one.pod: _when(one.seconds, now) for one in estimated_starts(cluster, jobs, now)}
+    return {one.pod: _when(one.seconds, now) for one in estimated_starts(planner_of(cluster), jobs, now)}
 
 
 def _when(seconds: float, now: float) -> str:
@@ -253,7 +263,7 @@ def _row(pod: PendingPod, *, wide: bool = False) -> list[str]:
     row = [
         str(pod.position or "-"),
         pod.namespace,
-        pod.name,
+        f"{pod.name} ({counted(pod.members, 'member')})" if pod.members else pod.name,
         pod.queue,
         str(pod.priority),
         str(pod.attempts),
@@ -277,10 +287,11 @@ def _tell_of_more(found: ListQueueResponse) -> None:
         note(f"and {counted(more, 'more pod')}; --limit shows up to 2000, --namespace or a name others")
 
 
-def _document(found: ListQueueResponse, elsewhere: Sequence[NotServed]) -> dict[str, Any]:
+def _document(found: ListQueueResponse, elsewhere: Sequence[NotServed], held: Sequence[HeldGroup]) -> dict[str, Any]:
     counts = {place: found.counts[place] for place in sorted(found.counts)}
     not_served = [{"scheduler": one.scheduler, "pods": list(one.pods), "served": list(one.served)} for one in elsewhere]
-    return {"counts": counts, "items": [_plain(pod) for pod in found.pods], "not_served": not_served, "total": found.total}
+    document = {"counts": counts, "items": [_plain(pod) for pod in found.pods], "held_groups": [one._asdict() for one in held]}
+    return {**document, "not_served": not_served, "total": found.total}
 
 
 def _plain(pod: PendingPod) -> dict[str, Any]:

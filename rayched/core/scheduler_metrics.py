@@ -17,8 +17,10 @@
 | scheduler_podgroup_scheduling_attempt_duration_seconds, ..._algorithm_duration_seconds | result; profile |
 | scheduler_pending_pods | queue: incomplete, and members of groups in the others |
 | scheduler_workload_preemption_attempts_total, scheduler_workload_preemption_victims | result |
-| scheduler_preemption_evaluation_duration_seconds, ..._pdb_violations_total | preemptor: podgroup; result |
+| scheduler_preemption_evaluation_duration_seconds, ..._execution_duration_seconds | preemptor: podgroup; result |
+| scheduler_preemption_workload_disruptions, scheduler_preemption_pdb_violations_total | preemptor: podgroup |
 | scheduler_generated_placements_total, scheduler_placement_evaluations_total | result; profile |
+| scheduler_placement_evaluation_duration_seconds | result: feasible, infeasible; profile |
 | scheduler_cache_size | type: nodes, pods, assumed_pods |
 | scheduler_goroutines | operation: binding |
 | scheduler_event_handling_duration_seconds | event |
@@ -26,7 +28,8 @@
 | scheduler_pending_async_api_calls | call_type |
 | rayched_store_txn_duration_seconds | op; outcome: ok, conflict, fenced, unknown, error |
 | rayched_cache_revision | |
-| rayched_group_plans, rayched_group_incomplete | |
+| rayched_group_plans, rayched_group_plan_age_seconds, rayched_group_incomplete | |
+| rayched_group_commits_total | path: one, recorded |
 | rayched_events_total | outcome: written, dropped, given_up |
 | rayched_shadow_decisions_total | profile; result: same, other, pending, error; where there are shadow plugins |
 | rayched_worker_evaluations_total, rayched_worker_rows_total, rayched_worker_seconds_total | |
@@ -38,14 +41,14 @@ Source: pkg/scheduler/metrics of kube-scheduler 1.34. Cost: about a millisecond 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from prometheus_client import Metric
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 
 from rayched.core.attempt_metrics import AttemptMeasures
-from rayched.core.groups.group_measures import GroupMeasures
+from rayched.core.groups.group_measures import PREEMPTOR, GroupMeasures
 from rayched.core.scheduler_core import SchedulerCore
 from rayched.core.writes.pod_patches import OP_BIND, OP_STATUS
 from rayched.engine.shards import PoolCounts
@@ -66,12 +69,10 @@ def scheduler_metrics(core: SchedulerCore, pool: PoolCounts) -> list[Metric]:
         *_plugins(core),
         *_preemptions(core),
         *_groups(measures.groups),
+        *_group_preemptions(measures.groups),
         *_state(core),
         *_writes(measures),
-        _gauge("rayched_group_plans", "Pod groups that are bound by a plan.", (), {"": core.groups.counts()[0]}),
-        _gauge(
-            "rayched_group_incomplete", "Gangs of which fewer members run than are needed.", (), {"": core.groups.counts()[1]}
-        ),
+        *_group_state(core),
         _counter("rayched_events", "Events written, dropped and given up.", ("outcome",), core.events.counts.items()),
         _counter("rayched_shadow_decisions", "Decisions that shadow plugins were asked about.", ("profile", "result"), shadows),
         _counter("rayched_worker_evaluations", "Evaluations that workers took part in.", (), [((), pool.evaluations)]),
@@ -173,6 +174,22 @@ def _groups(groups: GroupMeasures) -> list[Metric]:
         ),
         _gauge("scheduler_pending_pods", "Pods without a node, by the queue they wait in.", ("queue",), dict(groups.pending())),
         _counter(
+            "scheduler_generated_placements",
+            "Domains that came into question for groups with a topology.",
+            ("profile",),
+            groups.placements.items(),
+        ),
+        _counter("scheduler_placement_evaluations", "Domains that groups were tried in.", by_result, groups.trials.items()),
+        _histogram(
+            "scheduler_placement_evaluation_duration_seconds", "Time of the attempt in a domain.", by_result, groups.trial_times
+        ),
+    ]
+
+
+def _group_preemptions(groups: GroupMeasures) -> list[Metric]:
+    by_result = "preemptor", "result"
+    return [
+        _counter(
             "scheduler_workload_preemption_attempts",
             "Searches for pods that have to go for a group.",
             ("result",),
@@ -180,24 +197,39 @@ def _groups(groups: GroupMeasures) -> list[Metric]:
         ),
         _histogram("scheduler_workload_preemption_victims", "Pods that have to go for one group.", (), groups.victims),
         _histogram(
+            "scheduler_preemption_workload_disruptions",
+            "Units that have to go for one group: pods, and groups that end as a whole.",
+            ("preemptor",),
+            groups.disruptions,
+        ),
+        _histogram(
             "scheduler_preemption_evaluation_duration_seconds",
             "Time of a search for pods that have to go.",
-            ("preemptor", "result"),
+            by_result,
             groups.searches,
+        ),
+        _histogram(
+            "scheduler_preemption_execution_duration_seconds",
+            "From the decision until all pods that have to go were told to end.",
+            by_result,
+            groups.executions,
         ),
         _counter(
             "scheduler_preemption_pdb_violations",
             "Pods that had to go against a budget.",
             ("preemptor",),
-            [(("podgroup",), groups.violations)],
+            [((PREEMPTOR,), groups.violations)],
         ),
-        _counter(
-            "scheduler_generated_placements",
-            "Domains that came into question for groups with a topology.",
-            ("profile",),
-            groups.placements.items(),
-        ),
-        _counter("scheduler_placement_evaluations", "Domains that groups were tried in.", by_result, groups.trials.items()),
+    ]
+
+
+def _group_state(core: SchedulerCore) -> list[Metric]:
+    n_plans, n_incomplete, oldest_seconds = core.groups.counts()
+    return [
+        _gauge("rayched_group_plans", "Pod groups that are bound by a plan.", (), {"": n_plans}),
+        _gauge("rayched_group_plan_age_seconds", "Age of the oldest plan.", (), {"": oldest_seconds}),
+        _gauge("rayched_group_incomplete", "Gangs of which fewer members run than are needed.", (), {"": n_incomplete}),
+        _counter("rayched_group_commits", "Pod groups that were bound.", ("path",), core.measures.groups.commits.items()),
     ]
 
 
@@ -267,7 +299,7 @@ def _counter(name: str, text: str, labels: tuple[str, ...], counts: Iterable[tup
     return family
 
 
-def _gauge(name: str, text: str, labels: tuple[str, ...], values: dict[str, int]) -> Metric:
+def _gauge(name: str, text: str, labels: tuple[str, ...], values: Mapping[str, float]) -> Metric:
     family = GaugeMetricFamily(name, text, labels=labels)
     for label, value in values.items():
         family.add_metric((label,) if labels else (), value)

@@ -42,6 +42,8 @@ class PendingPodView:
     place: Place
     priority: int
     attempts: int
+    members: int
+    """Of a pod group: those that wait; 0 of a pod."""
     timestamp: float
     backoff_left_seconds: float
     """0 where it is not backing off."""

@@ -53,7 +53,19 @@ class QueueSettings:
 class Places:
     """All places of the queue, and the moves between them."""
 
-    __slots__ = ("_gate", "_hints", "_settings", "active", "backoff", "held", "in_flight", "incoming", "pool", "queued")
+    __slots__ = (
+        "_gate",
+        "_hints",
+        "_settings",
+        "active",
+        "backoff",
+        "held",
+        "in_flight",
+        "incoming",
+        "incoming_groups",
+        "pool",
+        "queued",
+    )
 
     def __init__(self, sort_key: SortKey, gate: EntryGate, hints: HintTable, settings: QueueSettings) -> None:
         self._gate = gate
@@ -67,6 +79,8 @@ class Places:
         self.queued: dict[str, QueuedPodInfo] = {}
         """Every pod by namespace/name, except those in flight."""
         self.incoming: Counter[tuple[str, str]] = Counter()
+        self.incoming_groups: Counter[tuple[str, str]] = Counter()
+        """Those of them that stand for a pod group."""
         self.held: Counter[tuple[str, str]] = Counter()
 
     def find(self, key: str) -> QueuedPodInfo | None:
@@ -139,7 +153,7 @@ class Places:
             pod = self.active.pop()
         elif self.backoff.n_rejected:
             pod = self.backoff.pop()
-            self.incoming[INCOMING_LABELS[Place.ACTIVE], POP_FROM_BACKOFF_Q] += 1
+            self._came(pod, Place.ACTIVE, POP_FROM_BACKOFF_Q)
         else:
             return None
         pod.attempts += 1
@@ -291,7 +305,13 @@ class Places:
         for plugin in pod.rejectors:
             self.held[plugin, pod.scheduler_name] -= 1
 
+    def _came(self, pod: QueuedPodInfo, place: Place, label: str) -> None:
+        labels = INCOMING_LABELS[place], label
+        self.incoming[labels] += 1
+        if pod.is_group:
+            self.incoming_groups[labels] += 1
+
     def _moved(self, pod: QueuedPodInfo, label: str, moves: list[Move]) -> None:
-        self.incoming[INCOMING_LABELS[pod.place], label] += 1
+        self._came(pod, pod.place, label)
         pod.woken_by = label
         moves.append(Move(pod.uid, pod.key, label, pod.place))

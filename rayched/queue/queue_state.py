@@ -97,6 +97,11 @@ class QueueState:
         return self.places.incoming
 
     @property
+    def incoming_groups(self) -> Mapping[tuple[str, str], int]:
+        """Those of them that stand for a pod group."""
+        return self.places.incoming_groups
+
+    @property
     def held(self) -> Mapping[tuple[str, str], int]:
         """How many pods each plugin holds until their next attempt, by (plugin, profile): unschedulable_pods."""
         return self.places.held
@@ -126,6 +131,7 @@ class QueueState:
             place=pod.place,
             priority=pod.priority,
             attempts=pod.attempts,
+            members=pod.members if pod.is_group else 0,
             timestamp=pod.timestamp,
             backoff_left_seconds=self.places.backoff.seconds_left(pod, now) if waits else 0.0,
             held_by=tuple(sorted(pod.rejectors)),

@@ -48,7 +48,9 @@ class PendingPod(NamedTuple):
     """None: nothing is shared with other pods."""
     nominated_node_name: str = ""
     members: int = 1
-    """More where it stands for a pod group."""
+    """Of a pod group: those that wait."""
+    is_group: bool = False
+    """It stands for a pod group."""
 
     @classmethod
     def of(cls, pod: Pod, template: Hashable | None = None) -> PendingPod:
@@ -89,6 +91,7 @@ class QueuedPodInfo:
         "gating_plugin",
         "gating_reasons",
         "initial_attempt",
+        "is_group",
         "key",
         "members",
         "nominated_node_name",
@@ -115,6 +118,7 @@ class QueuedPodInfo:
         self.scheduler_name = pending.scheduler_name
         self.template = pending.template
         self.members = pending.members
+        self.is_group = pending.is_group
         self.nominated_node_name = pending.nominated_node_name
         """What the pod's own status says; the nominator may know more."""
         self.timestamp = now

@@ -12,28 +12,28 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from rayched.api import kinds
-from rayched.api.admission import admit_pod
+from rayched.api.admission import admit_pod, resolve_priority
 from rayched.api.defaulting import default
 from rayched.api.kinds import AnyObject
 from rayched.configuration.configuration_file import load
+from rayched.core.groups.planning import planner_of
 from rayched.scheduler.shadow import ShadowDecision
 from rayched.testing.placements import Placements
 from rayched.testing.plugins import Plugins, configuration_with, registry_with
 from rayched.v1.core_pb2 import Pod
-from rayched.v1.workloads_pb2 import PriorityClass, RuntimeClass
+from rayched.v1.workloads_pb2 import PodGroup, PriorityClass, RuntimeClass
 from rayched.whatif.cluster import Cluster
 from rayched.whatif.explain import NodeVerdict, PodExplanation, explain
-from rayched.whatif.plan import WhatIfPlanner
 
 
 class InProcessCluster:
     """Nodes, what else there is, and a scheduler. Pods that were placed stay."""
 
     def __init__(self, objects: Iterable[AnyObject], *, plugins: Plugins | None = None, config: str = "") -> None:
-        """Objects: nodes, classes, namespaces, budgets, pods that are bound already.
+        """Objects: nodes, classes, namespaces, budgets, pod groups, pods that are bound already.
 
         `plugins` beside those that are installed; without `config` all of them take part with weight 1. `config` is the text of a
-        KubeSchedulerConfiguration. Raises ConfigurationErrors, RegistryError, and ValueError for a pod that is not valid.
+        KubeSchedulerConfiguration. Raises ConfigurationErrors, RegistryError, and ValueError for a pod or group that is invalid.
         """
         plugins = plugins or {}
         self.profiles = load(config or configuration_with(plugins), "config", registry_with(plugins)).profiles
@@ -44,11 +44,14 @@ class InProcessCluster:
             there.append(copy)
         self._priorities: Mapping[str, PriorityClass] = {o.metadata.name: o for o in there if isinstance(o, PriorityClass)}
         self._runtimes: Mapping[str, RuntimeClass] = {o.metadata.name: o for o in there if isinstance(o, RuntimeClass)}
+        for group in there:
+            if isinstance(group, PodGroup) and (errors := resolve_priority(group, self._priorities)):
+                raise ValueError("; ".join(f"pod group {group.metadata.name}: {error}" for error in errors))
         self.cluster = Cluster([self._admitted(o) if isinstance(o, Pod) else o for o in there], self.profiles)
 
     def place(self, *pods: Pod) -> Placements:
         """Places these pods and those that are pending from before."""
-        plan = WhatIfPlanner(self.cluster).plan([self._admitted(pod) for pod in pods])
+        plan = planner_of(self.cluster).plan([self._admitted(pod) for pod in pods])
         nodes = {placement.pod: placement.node_name for placement in plan.placements}
         return Placements(nodes, {unplaced.pod: unplaced.reason for unplaced in plan.unplaced})
 

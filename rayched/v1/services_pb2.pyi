@@ -877,7 +877,7 @@ class ListQueueResponse(_message.Message):
     def __init__(self, pods: _Optional[_Iterable[_Union[PendingPod, _Mapping]]] = ..., total: _Optional[int] = ..., counts: _Optional[_Mapping[str, int]] = ...) -> None: ...
 
 class PendingPod(_message.Message):
-    __slots__ = ("position", "namespace", "name", "uid", "queue", "priority", "attempts", "backoff_left_seconds", "held_by", "would_wake", "came_by", "since_seconds", "tried_in_seconds", "gating_reasons", "nominated_node_name", "scheduler_name")
+    __slots__ = ("position", "namespace", "name", "uid", "queue", "priority", "attempts", "backoff_left_seconds", "held_by", "would_wake", "came_by", "since_seconds", "tried_in_seconds", "gating_reasons", "nominated_node_name", "scheduler_name", "members")
     POSITION_FIELD_NUMBER: _ClassVar[int]
     NAMESPACE_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
@@ -894,6 +894,7 @@ class PendingPod(_message.Message):
     GATING_REASONS_FIELD_NUMBER: _ClassVar[int]
     NOMINATED_NODE_NAME_FIELD_NUMBER: _ClassVar[int]
     SCHEDULER_NAME_FIELD_NUMBER: _ClassVar[int]
+    MEMBERS_FIELD_NUMBER: _ClassVar[int]
     position: int
     namespace: str
     name: str
@@ -910,4 +911,5 @@ class PendingPod(_message.Message):
     gating_reasons: _containers.RepeatedScalarFieldContainer[str]
     nominated_node_name: str
     scheduler_name: str
-    def __init__(self, position: _Optional[int] = ..., namespace: _Optional[str] = ..., name: _Optional[str] = ..., uid: _Optional[str] = ..., queue: _Optional[str] = ..., priority: _Optional[int] = ..., attempts: _Optional[int] = ..., backoff_left_seconds: _Optional[float] = ..., held_by: _Optional[_Iterable[str]] = ..., would_wake: _Optional[_Iterable[str]] = ..., came_by: _Optional[str] = ..., since_seconds: _Optional[float] = ..., tried_in_seconds: _Optional[float] = ..., gating_reasons: _Optional[_Iterable[str]] = ..., nominated_node_name: _Optional[str] = ..., scheduler_name: _Optional[str] = ...) -> None: ...
+    members: int
+    def __init__(self, position: _Optional[int] = ..., namespace: _Optional[str] = ..., name: _Optional[str] = ..., uid: _Optional[str] = ..., queue: _Optional[str] = ..., priority: _Optional[int] = ..., attempts: _Optional[int] = ..., backoff_left_seconds: _Optional[float] = ..., held_by: _Optional[_Iterable[str]] = ..., would_wake: _Optional[_Iterable[str]] = ..., came_by: _Optional[str] = ..., since_seconds: _Optional[float] = ..., tried_in_seconds: _Optional[float] = ..., gating_reasons: _Optional[_Iterable[str]] = ..., nominated_node_name: _Optional[str] = ..., scheduler_name: _Optional[str] = ..., members: _Optional[int] = ...) -> None: ...

@@ -8,6 +8,7 @@ Rules:
 * Objects are those of one moment. Pods that are over take up no room; pods without a node are pending.
 * A pod without a uid, as manifests have it, is known by its namespace and name.
 * Nothing is admitted here: pods come as the API would have stored them.
+* Members of pod groups are known by their group as well, those that are over included: who has succeeded counts.
 
 Owner: its creator; one thread. No clock: whoever waits for a Permit plugin is told that it waits.
 Cost: about 12 µs a pod, 25 µs a node, then that of the decisions.
@@ -27,6 +28,7 @@ from rayched.snapshot.pod_facts import facts_of
 from rayched.snapshot.snapshot import Snapshot
 from rayched.snapshot.templates import TemplateTable
 from rayched.v1.core_pb2 import Node, Pod
+from rayched.v1.workloads_pb2 import PodGroup
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +53,10 @@ class Cluster:
         """Pods that have no node, by uid, in the order in which they came."""
         self.bound: dict[str, Pod] = {}
         """Pods that have one, by uid."""
+        self.groups: dict[str, PodGroup] = {}
+        """Pod groups, by namespace/name."""
+        self.members: dict[str, dict[str, Pod]] = {}
+        """Pods that name a group, by its namespace/name and by uid, in the order in which they came."""
         self._templates = TemplateTable()
         pods: list[Pod] = []
         nodes: dict[str, Node] = {}
@@ -80,6 +86,8 @@ class Cluster:
 
     def add_pod(self, pod: Pod) -> None:
         uid = uid_of(pod)
+        if group := group_of(pod):
+            self.members.setdefault(group, {})[uid] = pod
         match stage_of(pod):
             case Stage.BOUND:
                 self.bound[uid] = pod
@@ -93,9 +101,12 @@ class Cluster:
 
     def remove_pod(self, uid: str) -> None:
         """The pod gives its room back, and waits no more."""
-        self.bound.pop(uid, None)
-        if self.pending.pop(uid, None) is not None:
+        bound, waiting = self.bound.pop(uid, None), self.pending.pop(uid, None)
+        if waiting is not None:
             self.scheduler.nominations.forget(uid)
+        pod = waiting if bound is None else bound
+        if pod is not None and (group := group_of(pod)):
+            self.members[group].pop(uid, None)
         self.scheduler.occupancy.remove(uid)
 
     # ----------------------------------------------------------------------------------------------------------- reading
@@ -114,6 +125,8 @@ class Cluster:
 
     def _put(self, item: AnyObject) -> None:
         metadata = item.metadata
+        if isinstance(item, PodGroup):
+            self.groups[f"{metadata.namespace or 'default'}/{metadata.name}"] = item
         self.snapshot.set_object(kinds.of_message(item).name, metadata.namespace, metadata.name, item)
 
     def _add_nodes(self, nodes: Mapping[str, Node], rows: tuple[str, ...]) -> None:
@@ -141,3 +154,9 @@ def name_of(pod: Pod) -> str:
 
 def uid_of(pod: Pod) -> str:
     return pod.metadata.uid or name_of(pod)
+
+
+def group_of(pod: Pod) -> str:
+    """namespace/name of the pod group that it names; "": it names none."""
+    group = pod.spec.scheduling_group.pod_group_name
+    return f"{pod.metadata.namespace or 'default'}/{group}" if group else ""

@@ -4,22 +4,26 @@ Pods are tried as the queue would have them: the higher priority first, then in 
 again after others were placed or had to leave, until a round brings nothing more; there is no backoff here, as no time passes. A
 preemptor's victims are gone at once, and it is tried again in its turn, with its nomination; what they were is not placed anew.
 
+A pod group is tried as one, in the place of its first member: it is placed whole or not at all, and who has to leave for it
+leaves at once. Those of its members that are left over are tried again like a pod.
+
 Pods that a gate or a Permit plugin holds back stay pending with that for a reason.
 
-Source: the scheduling cycle itself; nothing of it is repeated here.
+Source: the scheduling cycle itself, and for groups theirs (`GroupPlacer`); nothing of them is repeated here.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Protocol
 
 from rayched.framework.plugin import PreEnqueuePlugin
 from rayched.framework.status import Status
 from rayched.scheduler import attempt
 from rayched.scheduler.attempt import Attempt, AttemptFailure, AttemptPhase
 from rayched.v1.core_pb2 import Pod
-from rayched.whatif.cluster import Cluster, name_of, uid_of
+from rayched.whatif.cluster import Cluster, group_of, name_of, uid_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +48,27 @@ class PlannedPreemption:
     """Pods would have to leave a node so that another fits there."""
 
     pod: str
+    """For a group namespace/podgroup:name, as the queue calls it."""
     node_name: str
+    """Empty for a group: its victims leave all nodes that it needs."""
     victims: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupOutlook:
+    """What would become of a pod group of which members wait."""
+
+    group: str
+    """namespace/name."""
+    min_count: int
+    members: int
+    """That wait."""
+    placed: int
+    """Of these; 0, or so many that the minimum is reached."""
+    is_whole: bool
+    """As many are on nodes, or have succeeded, as are needed."""
+    reason: str
+    """Why members would stay pending; empty where none does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +78,7 @@ class WhatIfPlan:
     placements: tuple[Placement, ...]
     preemptions: tuple[PlannedPreemption, ...]
     unplaced: tuple[Unplaced, ...]
+    groups: tuple[GroupOutlook, ...] = ()
 
     @property
     def is_empty(self) -> bool:
@@ -62,53 +86,96 @@ class WhatIfPlan:
         return not self.placements and not self.preemptions
 
 
+@dataclass(frozen=True, slots=True)
+class GroupTry:
+    """What one attempt for a group came to."""
+
+    placed: tuple[Attempt, ...] = ()
+    """Members that hold room, as many as are needed or more; else none does."""
+    reason: str = ""
+    """Why members are left."""
+    victims: tuple[str, ...] = ()
+    """Pods that have to leave so that it fits, by uid; then the members are nominated."""
+    entry_name: str = ""
+    """As the queue calls the group, where pods have to leave for it."""
+
+
+class GroupPlacer(Protocol):
+    """Decides about the groups of a cluster as the scheduler does. Groups are named namespace/name."""
+
+    def hold(self, group: str) -> str:
+        """Why it is not to be tried; empty: nothing is in the way."""
+
+    def attempt(self, group: str) -> GroupTry:
+        """One attempt for a group that nothing holds and of which a member waits, under a profile of the cluster."""
+
+    def counts(self, group: str) -> tuple[int, int]:
+        """How many members count toward the minimum, and the minimum."""
+
+
 class WhatIfPlanner:
     """Places pods in a copy of a cluster, which it changes."""
 
-    def __init__(self, cluster: Cluster) -> None:
-        self._cluster = cluster
+    def __init__(self, cluster: Cluster, groups: GroupPlacer) -> None:
+        self.cluster = cluster
+        self._groups = groups
         self._placements: list[Placement] = []
         self._preemptions: list[PlannedPreemption] = []
+        self._waited: dict[str, set[str]] = {}
+        """Members of groups that waited when these were first tried."""
 
     def drain(self, node_name: str) -> None:
         """The node's pods lose it and wait for another, as if their controllers had replaced them at once; daemons stay."""
-        for pod in [pod for pod in self._cluster.bound.values() if pod.spec.node_name == node_name]:
+        for pod in [pod for pod in self.cluster.bound.values() if pod.spec.node_name == node_name]:
             if any(owner.controller and owner.kind == "DaemonSet" for owner in pod.metadata.owner_references):
                 continue
-            self._cluster.remove_pod(uid_of(pod))
+            self.cluster.remove_pod(uid_of(pod))
             if pod.metadata.HasField("deletion_timestamp"):
                 continue
             waiting = Pod()
             waiting.CopyFrom(pod)
             waiting.spec.node_name = ""
             waiting.ClearField("status")
-            self._cluster.add_pod(waiting)
+            self.cluster.add_pod(waiting)
 
     def plan(self, pods: Iterable[Pod]) -> WhatIfPlan:
         """Place these pods and those that are pending already."""
         for pod in pods:
-            self._cluster.add_pod(pod)
-        waiting = sorted(self._cluster.pending.values(), key=lambda pod: -pod.spec.priority)
+            self.cluster.add_pod(pod)
+        waiting = self._entries()
         reasons: dict[str, str] = {}
         while waiting:
             done = len(self._placements) + len(self._preemptions)
-            waiting = [pod for pod in waiting if not self._try(pod, reasons)]
+            waiting = [one for one in waiting if not self._try_entry(one, reasons)]
             if len(self._placements) + len(self._preemptions) == done:
                 break
-        unplaced = tuple(Unplaced(name_of(pod), reasons[uid_of(pod)]) for pod in waiting)
-        return WhatIfPlan(tuple(self._placements), tuple(self._preemptions), unplaced)
+        pending = sorted(self.cluster.pending.values(), key=lambda pod: -pod.spec.priority)
+        unplaced = tuple(Unplaced(name_of(pod), reasons[uid_of(pod)]) for pod in pending)
+        groups = tuple(self._outlook(group, reasons) for group in self._waited)
+        return WhatIfPlan(tuple(self._placements), tuple(self._preemptions), unplaced, groups)
+
+    def _entries(self) -> list[Pod | str]:
+        """Pods without a group, and groups by name, in the order in which they are tried."""
+        found: dict[str, tuple[int, Pod | str]] = {}
+        for uid, pod in self.cluster.pending.items():
+            if not (name := group_of(pod)):
+                found[uid] = pod.spec.priority, pod
+            elif f"/{name}" not in found:
+                group = self.cluster.groups.get(name)
+                # No uid begins with a slash.
+                found[f"/{name}"] = pod.spec.priority if group is None else group.spec.priority, name
+        return [entry for _, entry in sorted(found.values(), key=lambda one: -one[0])]
+
+    def _try_entry(self, entry: Pod | str, reasons: dict[str, str]) -> bool:
+        """One attempt; whether nothing of it waits any more."""
+        return self._try_group(entry, reasons) if isinstance(entry, str) else self._try(entry, reasons)
 
     def _try(self, pod: Pod, reasons: dict[str, str]) -> bool:
         """One attempt; whether the pod has a node now."""
-        cluster, uid = self._cluster, uid_of(pod)
-        profile = cluster.profiles.get(pod.spec.scheduler_name)
-        if profile is None:
-            known = ", ".join(sorted(cluster.profiles))
-            reasons[uid] = f'spec.schedulerName: no profile has the name "{pod.spec.scheduler_name}"; there are {known}'
-            return False
-        gate = _gated(pod, profile.pre_enqueue)
-        if gate is not None:
-            reasons[uid] = gate.message()
+        cluster, uid = self.cluster, uid_of(pod)
+        held = self._held(pod)
+        if held:
+            reasons[uid] = held
             return False
         found = cluster.scheduler.schedule(cluster.to_schedule(pod), 0, 0.0)
         if isinstance(found, Attempt) and found.phase is AttemptPhase.WAITING:
@@ -125,21 +192,69 @@ class WhatIfPlanner:
         self._bind(pod, found)
         return True
 
+    def _held(self, pod: Pod) -> str:
+        """Why nobody tries it; empty: nothing is in the way."""
+        profile = self.cluster.profiles.get(pod.spec.scheduler_name)
+        if profile is None:
+            known = ", ".join(sorted(self.cluster.profiles))
+            return f'spec.schedulerName: no profile has the name "{pod.spec.scheduler_name}"; there are {known}'
+        gate = _gated(pod, profile.pre_enqueue)
+        return "" if gate is None else gate.message()
+
+    def _try_group(self, group: str, reasons: dict[str, str]) -> bool:
+        """One attempt for all members that wait; whether each of them has a node now."""
+        cluster = self.cluster
+        waiting = {uid: pod for uid, pod in cluster.members[group].items() if uid in cluster.pending}
+        self._waited.setdefault(group, set(waiting))
+        # Plugins at PreEnqueue are asked about one member, as by the queue.
+        reason = self._groups.hold(group) or self._held(next(iter(waiting.values())))
+        if not reason:
+            found = self._groups.attempt(group)
+            reason = self._bind_all(found.placed) or found.reason
+            if found.victims:
+                self._end(found.victims, found.entry_name, "")
+        left = [uid for uid in waiting if uid in cluster.pending]
+        reasons.update(dict.fromkeys(left, reason))
+        return not left
+
+    def _bind_all(self, attempts: tuple[Attempt, ...]) -> str:
+        """All of them get their nodes; or none does, for the reason that comes back."""
+        scheduler = self.cluster.scheduler
+        for one in attempts:
+            failure = scheduler.begin_binding(one, one.uid)
+            if failure is not None:
+                for other in reversed(attempts):
+                    scheduler.roll_back(other)
+                return failure.message
+        for one in attempts:
+            self._bind(self.cluster.pending[one.uid], one)
+        return ""
+
+    def _outlook(self, group: str, reasons: dict[str, str]) -> GroupOutlook:
+        waited = self._waited[group]
+        left = [uid for uid in self.cluster.members[group] if uid in waited and uid in self.cluster.pending]
+        satisfied, min_count = self._groups.counts(group)
+        reason = reasons[left[0]] if left else ""
+        return GroupOutlook(group, min_count, len(waited), len(waited) - len(left), satisfied >= min_count, reason)
+
     def _preempt(self, pod: Pod, preemption: attempt.Preemption) -> None:
         """The victims are gone; the preemptor is tried again in its turn, with its nomination."""
-        victims = tuple(name_of(self._cluster.bound[uid]) for uid in preemption.victims)
-        for uid in preemption.victims:
-            self._cluster.remove_pod(uid)
-        self._preemptions.append(PlannedPreemption(name_of(pod), preemption.node_name, victims))
+        self._end(preemption.victims, name_of(pod), preemption.node_name)
+
+    def _end(self, victims: Iterable[str], by: str, node_name: str) -> None:
+        names = tuple(name_of(self.cluster.bound[uid]) for uid in victims)
+        for uid in victims:
+            self.cluster.remove_pod(uid)
+        self._preemptions.append(PlannedPreemption(by, node_name, names))
 
     def _bind(self, pod: Pod, done: Attempt) -> None:
-        self._cluster.scheduler.bound(done)
-        self._cluster.remove_pod(done.uid)
+        self.cluster.scheduler.bound(done)
+        self.cluster.remove_pod(done.uid)
         bound = Pod()
         bound.CopyFrom(pod)
         bound.spec.node_name = done.node_name
         bound.status.nominated_node_name = ""
-        self._cluster.add_pod(bound)
+        self.cluster.add_pod(bound)
         self._placements.append(Placement(done.name, done.node_name))
 
 

@@ -15,7 +15,6 @@ from typing import Final
 
 from rayched.v1.core_pb2 import Pod
 from rayched.v1.workloads_pb2 import Job
-from rayched.whatif.cluster import Cluster
 from rayched.whatif.plan import WhatIfPlanner
 
 MOMENTS_MAX: Final = 200
@@ -33,10 +32,10 @@ class EstimatedStart:
     """Unix time; that of the question: there is room now."""
 
 
-def estimated_starts(cluster: Cluster, jobs: Iterable[Job], now: float) -> tuple[EstimatedStart, ...]:
-    """In the order in which they would start. The cluster is used up. `now` and starts are Unix seconds."""
+def estimated_starts(planner: WhatIfPlanner, jobs: Iterable[Job], now: float) -> tuple[EstimatedStart, ...]:
+    """In the order in which they would start. The planner's cluster is used up. `now` and starts are Unix seconds."""
     deadlines = {job.metadata.uid: end for job in jobs if (end := _end_of_job(job)) is not None}
-    planner = WhatIfPlanner(cluster)
+    cluster = planner.cluster
     started = dict.fromkeys(cluster.bound, 0.0)
     found: list[EstimatedStart] = []
     moment = now

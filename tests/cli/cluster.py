@@ -282,3 +282,15 @@ metadata: {{name: {name}{place}, labels: {labels}}}
 spec:
   containers: [{{name: main, image: "registry.example/web:1", resources: {{requests: {{cpu: {cpu}}}}}}}]{further}
 """
+
+
+def a_gang_text(name: str, count: int, least: int, *, namespace: str = "", cpu: str = "100m") -> str:
+    """The manifest of a pod group that needs `least` members, and of `count` of them."""
+    place = f", namespace: {namespace}" if namespace else ""
+    group = f"""apiVersion: scheduling.k8s.io/v1beta1
+kind: PodGroup
+metadata: {{name: {name}{place}}}
+spec: {{schedulingPolicy: {{gang: {{minCount: {least}}}}}}}
+"""
+    spec = f"schedulingGroup: {{podGroupName: {name}}}"
+    return "---\n".join([group, *(a_pod_text(f"{name}-{n}", namespace=namespace, cpu=cpu, spec=spec) for n in range(count))])

@@ -19,7 +19,7 @@ from rayched.nodes.hollow import HollowNodes
 from rayched.nodes.shapes import NodeShape, hollow_nodes
 from rayched.replica.cluster.local_cluster import LocalCluster
 from rayched.replica.cluster.local_start import wait_until_up
-from tests.cli.cluster import Commands, a_pod_text
+from tests.cli.cluster import Commands, a_pod_text, wait_until
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -90,6 +90,8 @@ def namespace(rayched: Commands) -> Iterator[str]:
             if kind.namespaced and kind is not kinds.EVENT:
                 names = [item.metadata.name for item in rayched.client.list(kind, namespace=found)]
                 list(threads.map(partial(_delete, rayched.client, kind, found), names))
+    # The leader removes groups once their last member has gone.
+    wait_until(lambda: not list(rayched.client.list(kinds.POD_GROUP, namespace=found)), "no group is left")
     rayched.client.delete(kinds.NAMESPACE, found)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.cluster import Commands, a_pod_text, run_here, wait_until
+from tests.cli.cluster import Commands, a_gang_text, a_pod_text, run_here, wait_until
 
 DUMP = """
 apiVersion: v1
@@ -134,3 +134,30 @@ def test_a_node_that_tells_its_capacity_alone_offers_all_of_it_as_the_api_has_it
     assert (of_kubectl[0], of_kubectl[1].splitlines()[1].split(), of_kubectl[2]) == (1, ["default/large", "bare"], [])
     of_manifest = plan("--from-kubectl", dump, "-f", "-", stdin=f"{CAPACITY_ALONE}---\n{pod}")
     assert (of_manifest[0], of_manifest[1].splitlines()[1].split(), of_manifest[2]) == (1, ["default/large", "bare"], [])
+
+
+def test_a_pod_group_is_placed_whole_or_not_at_all_and_the_plan_says_which(dump: str) -> None:
+    words = ("--from-kubectl", dump, "--add-nodes", "2", "--like", "kind-worker")
+    text = "---\n".join([a_gang_text("large", 3, 3, cpu="3"), a_gang_text("train", 2, 2, cpu="2")])
+    code, out, errors = plan(*words, "-f", "-", stdin=text)
+    assert (code, errors) == (1, [])
+    lines = out.splitlines()
+    assert sorted(line.split()[0] for line in lines[1:3]) == ["default/train-0", "default/train-1"]
+    held, whole = lines[3:5]
+    assert held.startswith("Pod group default/large would not start: 0 of 3 members that wait would be placed: 0 bound, ")
+    assert "Insufficient cpu" in held
+    assert whole == "Pod group default/train would be whole: 2 of 2 members that wait would be placed, 2 are needed"
+    found = json.loads(plan(*words, "-f", "-", "-o", "json", stdin=text)[1])
+    assert [(one["group"], one["placed"], one["is_whole"]) for one in found["groups"]] == [
+        ("default/large", 0, False),
+        ("default/train", 2, True),
+    ]
+    assert {one["pod"] for one in found["unplaced"]} == {f"default/large-{number}" for number in range(3)}
+
+
+def test_a_pod_group_that_the_api_would_not_take_is_an_error(dump: str) -> None:
+    text = a_gang_text("train", 1, 0).replace("spec: {scheduling", "spec: {priorityClassName: nobodys, scheduling", 1)
+    code, out, errors = plan("--from-kubectl", dump, "-f", "-", stdin=text)
+    assert (code, out) == (2, "")
+    assert any("podgroup.scheduling.k8s.io/train" in line and "minCount: 0 must be at least 1" in line for line in errors)
+    assert any("podgroup.scheduling.k8s.io/train" in line and "nobodys" in line for line in errors)

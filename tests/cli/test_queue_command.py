@@ -11,7 +11,7 @@ import yaml
 
 from rayched.cli.queue_command import GONE, _news
 from rayched.v1.services_pb2 import PendingPod
-from tests.cli.cluster import Commands, a_pod_text, run_here, started, wait_until
+from tests.cli.cluster import Commands, a_gang_text, a_pod_text, run_here, started, wait_until
 
 HEADINGS = ["POSITION", "NAMESPACE", "NAME", "QUEUE", "PRIORITY", "ATTEMPTS", "BACKOFF", "HELD BY"]
 
@@ -128,3 +128,24 @@ status: {{capacity: {{cpu: "1", memory: 1Gi, pods: "9"}}}}
 def test_starts_are_estimated_once_and_for_people(words: str) -> None:
     refused = run_here(words.split())
     assert refused.code == 2 and "--start cannot be combined with" in refused.errors[0]
+
+
+@pytest.mark.cluster
+@pytest.mark.row("G65")
+def test_a_group_is_one_line_with_its_members_and_what_holds_it_and_one_held_back_is_told_of(
+    rayched: Commands, namespace: str
+) -> None:
+    rayched.ok("apply", "-f", "-", stdin=a_gang_text("large", 2, 2, namespace=namespace, cpu="17"))
+    wait_until(lambda: "unschedulable" in "".join(rayched.ok("queue", "-n", namespace)), "the group has failed")
+    _, row = rayched.ok("queue", "-n", namespace)
+    assert "podgroup:large (2 members)" in row and "NodeResourcesFit" in row
+    assert rayched.ok("queue", "-n", namespace, "-o", "name") == ["podgroup/large"]
+    rayched.ok("apply", "-f", "-", stdin=a_gang_text("few", 1, 2, namespace=namespace))
+    said = f"{namespace}/podgroup:few is held back: 1 of 2 members run or wait: waiting for pod group {namespace}/few: "
+    wait_until(lambda: rayched("queue", "-n", namespace).errors[:1] != [], "the other one is told of")
+    result = rayched("queue", "-n", namespace)
+    assert len(result.lines) == 2 and result.errors == [f"{said}it needs 2 members that run or wait"]
+    document = json.loads("\n".join(rayched.ok("queue", "-n", namespace, "-o", "json")))
+    assert [(one["name"], one["members"]) for one in document["items"]] == [("podgroup:large", 2)]
+    assert [one["name"] for one in document["held_groups"]] == ["few"]
+    assert json.loads("\n".join(rayched.ok("queue", "podgroup:large", "-n", namespace, "-o", "json")))["held_groups"] == []

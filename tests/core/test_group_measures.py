@@ -14,8 +14,8 @@ from rayched.replica.families import merged
 from rayched.v1.services_pb2 import ExplainRequest, ExplainResponse
 from tests.core.builders import a_node, a_pod
 from tests.core.grouped import a_group, bound_of, put_group, put_members
-from tests.core.leading import a_replica, assumed, put_node, put_pod
-from tests.core.preempting import a_leader, ending, full_of, stop_ending
+from tests.core.leading import a_replica, assumed, decide, put_node, put_pod
+from tests.core.preempting import a_leader, ending, full_of, on_node, put, stop_ending, until_sent
 from tests.core.replica import Replica
 
 
@@ -50,6 +50,8 @@ def test_a_group_counts_once_in_the_queue_and_its_members_count_as_pods() -> Non
     assert found["scheduler_podgroup_schedule_attempts_total", "unschedulable", profile] == 1
     assert found["scheduler_podgroup_scheduling_attempt_duration_seconds_count", "unschedulable", profile] == 1
     assert found["scheduler_workload_preemption_attempts_total", "unschedulable"] == 1
+    came = "scheduler_queue_incoming_entities_total", "active", "UnschedulablePodAdd"
+    assert (found[(*came, "podgroup")], found[(*came, "pod")]) == (1, 1)
 
 
 @pytest.mark.row("G63")
@@ -64,10 +66,13 @@ def test_attempts_are_told_apart_while_pods_end_for_the_group() -> None:
     assert found["scheduler_workload_preemption_attempts_total", "success"] == 1
     assert found["scheduler_workload_preemption_victims_sum",] == 2
     assert found["scheduler_preemption_pdb_violations_total", "podgroup"] == 0
+    assert found["scheduler_preemption_workload_disruptions_sum", "podgroup"] == 2
+    assert found["scheduler_preemption_execution_duration_seconds_count", "podgroup", "success"] == 1
     stop_ending(leader)
     leader.settle()
     assert len(bound_of(leader)) == 2
     assert values(leader)["scheduler_podgroup_schedule_attempts_total", "scheduled", profile] == 1
+    assert values(leader)["rayched_group_commits_total", "one"] == 1
 
 
 def test_domains_that_were_tried_are_counted() -> None:
@@ -79,8 +84,40 @@ def test_domains_that_were_tried_are_counted() -> None:
     leader.settle()
     found, profile = values(leader), "default-scheduler"
     assert found["scheduler_generated_placements_total", profile] == 2
-    assert found["scheduler_placement_evaluations_total", "success", profile] == 1
-    assert found["scheduler_placement_evaluations_total", "unschedulable", profile] == 1
+    assert found["scheduler_placement_evaluations_total", "feasible", profile] == 1
+    assert found["scheduler_placement_evaluations_total", "infeasible", profile] == 1
+    assert found["scheduler_placement_evaluation_duration_seconds_count", "feasible", profile] == 1
+    assert found["scheduler_placement_evaluation_duration_seconds_count", "infeasible", profile] == 1
+
+
+def test_a_plan_is_counted_with_its_age_until_it_is_over() -> None:
+    leader = a_replica(*(f"n{number}" for number in range(40)))
+    put_group(leader.store, a_group(least=120))
+    put_members(leader.store, 120)
+    decide(leader)
+    # One transaction is too large for this store.
+    for step in (leader.turn, leader.arrive, leader.answer, leader.turn):
+        step()
+    leader.clock.now += 7.0
+    found = values(leader)
+    assert (found["rayched_group_plans",], found["rayched_group_plan_age_seconds",]) == (1, 7)
+    leader.settle()
+    found = values(leader)
+    assert (found["rayched_group_plans",], found["rayched_group_plan_age_seconds",]) == (0, 0)
+    assert found["rayched_group_commits_total", "recorded"] == 1
+
+
+def test_room_that_the_store_refuses_to_make_counts_as_an_error() -> None:
+    leader = a_leader({"n1": full_of("a", cpu="3")})
+    put_group(leader.store, a_group(least=1, priority=10))
+    put_members(leader.store, 1, cpu="3", priority=10)
+    until_sent(leader)
+    # Its victim changes before the batch arrives: it is decided anew.
+    put(leader.store, on_node(full_of("a", cpu="3")[0], "n1", started=101))
+    leader.settle()
+    found = values(leader)
+    assert found["scheduler_preemption_execution_duration_seconds_count", "podgroup", "error"] == 1
+    assert found["scheduler_preemption_execution_duration_seconds_count", "podgroup", "success"] == 1
 
 
 def test_parts_of_one_value_from_two_processes_are_added() -> None:

@@ -23,7 +23,7 @@ from tests.core.grouped import (
     scheduled,
     stored_group,
 )
-from tests.core.leading import a_replica, key_of, put_node, put_pod, reason_of
+from tests.core.leading import a_replica, decide, key_of, put_node, put_pod, reason_of
 from tests.core.model_store import ModelStore
 from tests.core.preempting import a_leader, budget_status, ending, full_of, hard_budget, on_node, pod_of, put, stop_ending
 from tests.core.replica import Replica
@@ -352,6 +352,21 @@ def test_a_group_is_tried_once_its_victims_have_gone_whatever_member_failed_firs
     leader.settle()
     later(leader, 6.0)
     assert bound_of(leader) == ["train-0", "train-1"]
+
+
+@pytest.mark.row("GT9")
+def test_nobody_ends_for_a_member_that_has_gone_since_it_was_decided(leaders: list[Replica]) -> None:
+    leader = leading(leaders, {"n1": full_of("a", cpu="3"), "n2": full_of("b", cpu="3")})
+    put_group(leader.store, a_group(least=1, priority=10))
+    put_members(leader.store, 2, cpu="3", priority=10)
+    decide(leader)
+    leader.store.delete(key_of("train-1"))
+    leader.watch()
+    leader.settle()
+    assert len(ending(leader)) == 1
+    stop_ending(leader)
+    leader.settle()
+    assert bound_of(leader) == ["train-0"]
 
 
 @pytest.mark.parametrize("bug", [None, "a group spares nobody", "a unit ends in part"])

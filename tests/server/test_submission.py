@@ -17,7 +17,7 @@ from rayched.v1.core_pb2 import Namespace, Pod
 from rayched.v1.services_pb2 import ApplyResponse, SubmitManyRequest
 from rayched.v1.services_pb2_grpc import SubmissionStub
 from rayched.v1.storage_pb2 import SubmissionRecord
-from rayched.v1.workloads_pb2 import Object
+from rayched.v1.workloads_pb2 import Object, PodGroup
 from tests.server.objects import a_namespace, a_node, a_pod, a_priority_class, a_runtime_class
 from tests.server.serving import Serving, until
 
@@ -329,3 +329,19 @@ def test_many_large_pods_are_cut_into_batches(client: Client, name: str) -> None
     for pod in pods:
         pod.metadata.annotations["pad"] = "x" * 200_000
     assert [result.error for result in client.submit_many(pods)] == [None] * 12
+
+
+@pytest.mark.row("G7")
+def test_deleting_a_pod_group_marks_it_and_leaves_it_to_the_leader(client: Client, name: str) -> None:
+    group = PodGroup(metadata={"name": name, "namespace": "default"})
+    group.spec.scheduling_policy.basic.SetInParent()
+    made = client.submit(group)
+    first = client.delete("podgroups", name)
+    stored = client.get("podgroups", name)
+    assert isinstance(stored, PodGroup) and stored.metadata.uid == made.uid
+    assert stored.metadata.HasField("deletion_timestamp") and stored.metadata.resource_version == str(first.revision)
+    # Asked once more it stays as it is.
+    assert client.delete("podgroups", name).revision == first.revision
+    with pytest.raises(ApiError) as caught:
+        client.submit(group)
+    assert code_of(caught) == "ALREADY_EXISTS"

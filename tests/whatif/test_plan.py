@@ -7,6 +7,7 @@ from random import Random
 import pytest
 
 from rayched.configuration.profile_building import default_profile
+from rayched.core.groups.planning import planner_of
 from rayched.framework.profile import Profile
 from rayched.plugins.in_tree import IN_TREE
 from rayched.scheduler.attempt import Attempt
@@ -15,7 +16,7 @@ from rayched.snapshot.snapshot import Snapshot
 from rayched.snapshot.templates import TemplateTable
 from rayched.v1.core_pb2 import Node, Pod
 from rayched.whatif.cluster import Basis, Cluster
-from rayched.whatif.plan import Placement, PlannedPreemption, WhatIfPlanner
+from rayched.whatif.plan import Placement, PlannedPreemption
 
 SEED = 11
 
@@ -89,7 +90,7 @@ class Living:
 def test_a_copy_decides_as_the_living_scheduler_then_does(seed: int) -> None:
     living = Living(seed)
     new = [pod(f"new-{number}", "700m") for number in range(60)]
-    plan = WhatIfPlanner(living.copy()).plan(new)
+    plan = planner_of(living.copy()).plan(new)
     really = {f"default/{one.metadata.name}": living.place(one) for one in new}
     assert {placement.pod: placement.node_name for placement in plan.placements} == {k: v for k, v in really.items() if v}
     assert [one.pod for one in plan.unplaced] == [name for name, place in really.items() if not place]
@@ -100,14 +101,14 @@ def test_a_copy_decides_as_the_living_scheduler_then_does(seed: int) -> None:
 def test_the_living_scheduler_does_not_notice() -> None:
     living = Living(1)
     draws, requested = living.scheduler.draws(), living.snapshot.requested.copy()
-    WhatIfPlanner(living.copy()).plan([pod(f"new-{number}") for number in range(20)])
+    planner_of(living.copy()).plan([pod(f"new-{number}") for number in range(20)])
     assert living.scheduler.draws() == draws
     assert (living.snapshot.requested == requested).all()
 
 
 def test_the_important_come_first_and_then_those_named_first() -> None:
     cluster = Cluster([node("small", cpu="2")], profiles())
-    plan = WhatIfPlanner(cluster).plan([pod("a"), pod("b", priority=5), pod("c", priority=5)])
+    plan = planner_of(cluster).plan([pod("a"), pod("b", priority=5), pod("c", priority=5)])
     assert plan.placements == (Placement("default/b", "small"), Placement("default/c", "small"))
     assert [one.pod for one in plan.unplaced] == ["default/a"]
 
@@ -120,7 +121,7 @@ def test_whoever_finds_no_node_is_tried_again_after_another_was_placed() -> None
     database = pod("db")
     database.metadata.labels["app"] = "db"
     cluster = Cluster([node("one"), node("other")], profiles())
-    plan = WhatIfPlanner(cluster).plan([follower, database])
+    plan = planner_of(cluster).plan([follower, database])
     assert [one.pod for one in plan.placements] == ["default/db", "default/follower"]
     assert plan.placements[0].node_name == plan.placements[1].node_name
 
@@ -129,7 +130,7 @@ def test_pods_that_wait_already_count_and_pods_that_are_over_do_not() -> None:
     over = pod("over", cpu="4", node_name="one")
     over.status.phase = "Succeeded"
     cluster = Cluster([node("one"), over, pod("waits", cpu="3"), pod("there", node_name="one")], profiles())
-    plan = WhatIfPlanner(cluster).plan([pod("new", cpu="1")])
+    plan = planner_of(cluster).plan([pod("new", cpu="1")])
     assert plan.placements == (Placement("default/waits", "one"),)
     assert [one.pod for one in plan.unplaced] == ["default/new"]
 
@@ -138,7 +139,7 @@ def test_reasons_say_what_holds_a_pod_that_no_scheduler_may_try() -> None:
     gated, foreign = pod("gated"), pod("foreign")
     gated.spec.scheduling_gates.add(name="example.com/wait")
     foreign.spec.scheduler_name = "other"
-    plan = WhatIfPlanner(Cluster([node("one")], profiles())).plan([gated, foreign])
+    plan = planner_of(Cluster([node("one")], profiles())).plan([gated, foreign])
     assert {one.pod: one.reason for one in plan.unplaced} == {
         "default/gated": "waiting for scheduling gates: [example.com/wait]",
         "default/foreign": 'spec.schedulerName: no profile has the name "other"; there are default-scheduler',
@@ -149,7 +150,7 @@ def test_reasons_say_what_holds_a_pod_that_no_scheduler_may_try() -> None:
 def test_a_cordoned_node_takes_nobody() -> None:
     cluster = Cluster([node("one"), node("other")], profiles())
     cluster.cordon("one")
-    plan = WhatIfPlanner(cluster).plan([pod("a"), pod("b")])
+    plan = planner_of(cluster).plan([pod("a"), pod("b")])
     assert {one.node_name for one in plan.placements} == {"other"}
     with pytest.raises(KeyError):
         cluster.cordon("nowhere")
@@ -164,7 +165,7 @@ def test_rows_without_a_node_stay_without_one() -> None:
 def test_a_preemptor_takes_the_place_of_those_below_it() -> None:
     there = [pod("low", cpu="3", node_name="one"), pod("high", cpu="3", node_name="other", priority=9)]
     cluster = Cluster([node("one"), node("other"), *there], profiles())
-    plan = WhatIfPlanner(cluster).plan([pod("new", cpu="2", priority=5)])
+    plan = planner_of(cluster).plan([pod("new", cpu="2", priority=5)])
     assert plan.preemptions == (PlannedPreemption("default/new", "one", ("default/low",)),)
     assert plan.placements == (Placement("default/new", "one"),)
     assert plan.unplaced == ()

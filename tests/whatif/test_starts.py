@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from rayched.core.groups.planning import planner_of
 from rayched.v1.core_pb2 import Node, Pod
 from rayched.v1.workloads_pb2 import Job
 from rayched.whatif.cluster import Cluster
@@ -22,7 +23,7 @@ def running(name: str, cpu: str = "4", *, since: int = 9_000, deadline: int | No
 
 
 def starts(*objects: Node | Pod, jobs: tuple[Job, ...] = ()) -> list[tuple[str, str, float]]:
-    found = estimated_starts(Cluster(objects, profiles()), jobs, NOW)
+    found = estimated_starts(planner_of(Cluster(objects, profiles())), jobs, NOW)
     assert all(isinstance(one, EstimatedStart) for one in found)
     return [(one.pod.removeprefix("default/"), one.node_name, one.seconds - NOW) for one in found]
 

@@ -109,6 +109,7 @@ class QueueCore:
         self.durations = PreEnqueueDurations(stopwatch)
         self.queue = new_queue(self.durations)
         self._incoming: Counter[tuple[str, str]] = Counter()
+        self._incoming_groups: Counter[tuple[str, str]] = Counter()
         self._hint_failures: Counter[str] = Counter()
         """What queues of earlier sessions counted."""
         self.violations: Counter[str] = Counter()
@@ -124,6 +125,10 @@ class QueueCore:
     def incoming(self) -> Counter[tuple[str, str]]:
         """How many pods came into each queue in all sessions, by (queue, event label)."""
         return self._incoming + Counter(self.queue.incoming)
+
+    def incoming_groups(self) -> Counter[tuple[str, str]]:
+        """How many of them stand for a pod group."""
+        return self._incoming_groups + Counter(self.queue.incoming_groups)
 
     def groups(self) -> Counter[str]:
         """Entries that are pod groups, by place."""
@@ -204,6 +209,7 @@ class QueueCore:
         self._groups.clear()
         self._to_forget.clear()
         self._incoming = self.incoming()
+        self._incoming_groups = self.incoming_groups()
         self._hint_failures = self.hint_failures()
         self.queue = self._new_queue(self.durations)
         self.audit = self._new_audit()
@@ -298,6 +304,7 @@ class QueueCore:
             template=entry.template,
             nominated_node_name=entry.nominated_node_name,
             members=entry.members,
+            is_group=GROUP_MARK in entry.name,
         )
 
     def _template(self, number: int) -> Pod:

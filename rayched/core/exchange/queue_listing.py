@@ -69,6 +69,7 @@ def _told(position: int, view: PendingPodView, now: float) -> PendingPod:
         held_by=view.held_by,
         would_wake=view.woken_by,
         came_by=view.came_by,
+        members=view.members,
         since_seconds=round(max(0.0, now - view.timestamp), 3),
         gating_reasons=view.gating_reasons,
         nominated_node_name=view.nominated_node_name,

@@ -8,6 +8,7 @@ whoever serves them registers a collector that yields the families it was last g
 | scheduler_pending_pods | queue: active, backoff, unschedulable, gated |
 | scheduler_queued_entities | queue; type: pod, podgroup |
 | scheduler_queue_incoming_pods_total | queue: active, backoff, unschedulable; event |
+| scheduler_queue_incoming_entities_total | the same; type: pod, podgroup |
 | scheduler_unschedulable_pods | plugin, profile |
 | scheduler_framework_extension_point_duration_seconds | extension_point: PreEnqueue; status; profile |
 | scheduler_plugin_execution_duration_seconds | plugin; extension_point: PreEnqueue; status |
@@ -55,8 +56,17 @@ def _pods(core: QueueCore) -> list[Metric]:
     incoming = CounterMetricFamily(
         "scheduler_queue_incoming_pods", "Pods that came into a queue, by what brought them there.", labels=["queue", "event"]
     )
+    came = CounterMetricFamily(
+        "scheduler_queue_incoming_entities",
+        "Pods and pod groups that came into a queue, by what brought them there.",
+        labels=["queue", "event", "type"],
+    )
+    of_groups = core.incoming_groups()
     for (queue, event), count in sorted(core.incoming().items()):
         incoming.add_metric([queue, event], count)
+        for kind, share in (("pod", count - of_groups[queue, event]), ("podgroup", of_groups[queue, event])):
+            if share:
+                came.add_metric([queue, event, kind], share)
     held = GaugeMetricFamily(
         "scheduler_unschedulable_pods", "Pods that a plugin holds until their next attempt.", labels=["plugin", "profile"]
     )
@@ -69,7 +79,7 @@ def _pods(core: QueueCore) -> list[Metric]:
     for event, count in sorted(flights.events().items()):
         events.add_metric([event], count)
     events.add_metric(["PodPopped"], len(flights))
-    return [pending, entities, incoming, held, events]
+    return [pending, entities, incoming, came, held, events]
 
 
 def _durations(core: QueueCore) -> list[Metric]:

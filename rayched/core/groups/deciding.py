@@ -11,14 +11,16 @@ Owner: PodGroups. Cost: that of its parts.
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
-from typing import ClassVar
+from typing import ClassVar, Protocol
 
+from rayched.core.cache.records import PodRecord
+from rayched.core.groups.clearings import Clearing, GroupWait
 from rayched.core.groups.group_cycle import GroupCycle, GroupFailure, GroupPlacement, GroupQuestion
 from rayched.core.groups.group_measures import GroupMeasures
 from rayched.core.groups.group_preemption import GroupPreemption, NoRoomInTime, RoomForGroup
-from rayched.core.groups.group_rooms import Clearing, GroupRooms
+from rayched.core.groups.group_rooms import GroupRooms
 from rayched.core.groups.group_writes import conditions_words
 from rayched.core.groups.membership import GroupState
 from rayched.framework.plugin_error import PluginError
@@ -35,32 +37,45 @@ class RoomStep(enum.Enum):
     """The group is worth another attempt at once."""
 
 
-class GroupDecider:
-    """Attempts for groups, and what follows where room is made."""
+class MemberNominations(Protocol):
+    """Where members wait for room that is made for them: `GroupRooms`, and what stands for it where nothing is written."""
 
-    RULE_ROOM_IS_WANTED: ClassVar[bool] = True
-    """Broken by tests alone."""
+    @property
+    def overdue(self) -> Collection[str]:
+        """Victims that were to be gone by now, by uid."""
+
+    def lift(self, members: Iterable[PodRecord]) -> dict[str, str]: ...
+
+    def nominate(self, nodes: dict[str, str]) -> None: ...
+
+    def waits_on(self, uid: str, nodes: dict[str, str], priority: int, now: float, /) -> GroupWait | None: ...
+
+    def end_wait(self, uid: str, /) -> None: ...
+
+
+class GroupAttempts:
+    """One attempt for a group, or a look at what it would come to."""
 
     def __init__(
         self,
         cycle: GroupCycle,
         preemption: GroupPreemption,
-        rooms: GroupRooms,
+        nominations: MemberNominations,
         measures: GroupMeasures,
         clock: Callable[[], float],
     ) -> None:
-        self._cycle, self._preemption, self._rooms = cycle, preemption, rooms
+        self._cycle, self._preemption, self._nominations = cycle, preemption, nominations
         self._measures, self._clock = measures, clock
 
     def decide(self, state: GroupState, began: int, now: float, now_unix: float) -> GroupPlacement | GroupFailure | Clearing:
         """One attempt. At least one member is free."""
         asked = self._cycle.question(state, began, now, now_unix)
-        nodes = self._rooms.lift(asked.members)
+        nodes = self._nominations.lift(asked.members)
         found = self._cycle.decide(asked)
         if isinstance(found, GroupPlacement):
             left = found.left
             if left is None or not left.failure.rejected or not state.is_gang or not state.satisfied:
-                self._rooms.end_wait(state.uid)
+                self._nominations.end_wait(state.uid)
                 return found
             # A later attempt of a gang: room for all that are left comes before a part of them.
             self._cycle.undo(found)
@@ -69,7 +84,7 @@ class GroupDecider:
                 return whole
             found = self._cycle.decide(asked)
         if isinstance(found, GroupPlacement) or not found.failure.rejected:
-            self._rooms.end_wait(state.uid)
+            self._nominations.end_wait(state.uid)
             return found
         made = self._with_room(asked, found, nodes)
         return _because(found, made) if isinstance(made, str) else made
@@ -80,19 +95,19 @@ class GroupDecider:
         assert group is not None
         if group.spec.preemption_policy == PREEMPT_NEVER:
             return NEVER
-        wait = self._rooms.waits_on(state.uid, nodes, group.spec.priority, asked.now)
+        wait = self._nominations.waits_on(state.uid, nodes, group.spec.priority, asked.now)
         if wait is not None:
-            self._rooms.nominate(wait.nodes)
+            self._nominations.nominate(wait.nodes)
             return replace(_because(failure, STILL_ENDING), nominated=wait.nodes, waits=True)
         searched = self._clock()
         try:
-            room = self._preemption.room(asked, self._rooms.overdue)
+            room = self._preemption.room(asked, self._nominations.overdue)
         except (NoRoomInTime, PluginError) as problem:
             return str(problem)
         if isinstance(room, str):
             self._measures.searched(searched, None)
             return room
-        self._measures.searched(searched, len(room.victims), room.rank[0])
+        self._measures.searched(searched, len(room.victims), len(room.units), room.rank[0])
         words = f"{len(room.victims)} pods of lower priority have to end for it."
         told = _because(failure, words)
         message = conditions_words(state, told)[1]
@@ -107,7 +122,7 @@ class GroupDecider:
             return told
         with self._cycle.trial():
             asked = self._cycle.question(state, 0, now, now_unix)
-            nodes = self._rooms.lift(asked.members)
+            nodes = self._nominations.lift(asked.members)
             found = self._cycle.decide(replace(asked, needed=1))
             left = found.left if isinstance(found, GroupPlacement) else found
             if isinstance(found, GroupPlacement):
@@ -117,7 +132,7 @@ class GroupDecider:
                 told.next, told.reason = "" if left.first is None else left.first.name, left.failure.message
             if told.fit < asked.needed:
                 self._look_for_victims(asked, told)
-            self._rooms.nominate(nodes)
+            self._nominations.nominate(nodes)
         return told
 
     def _look_for_victims(self, asked: GroupQuestion, told: GroupExplanation) -> None:
@@ -126,13 +141,31 @@ class GroupDecider:
             told.no_preemption = NEVER
             return
         try:
-            room = self._preemption.room(asked, self._rooms.overdue)
+            room = self._preemption.room(asked, self._nominations.overdue)
         except (NoRoomInTime, PluginError) as problem:
             room = str(problem)
         if isinstance(room, str):
             told.no_preemption = room
         else:
             told.victims.extend(sorted(victim.pod.facts.name for victim in room.victims))
+
+
+class GroupDecider(GroupAttempts):
+    """Attempts for groups, and what follows where room is made."""
+
+    RULE_ROOM_IS_WANTED: ClassVar[bool] = True
+    """Broken by tests alone."""
+
+    def __init__(
+        self,
+        cycle: GroupCycle,
+        preemption: GroupPreemption,
+        rooms: GroupRooms,
+        measures: GroupMeasures,
+        clock: Callable[[], float],
+    ) -> None:
+        super().__init__(cycle, preemption, rooms, measures, clock)
+        self._rooms = rooms
 
     def step(self, clearing: Clearing, epoch: int, now: float, now_unix: float) -> TogetherPut | GroupFailure | RoomStep:
         """The next batch of a clearing, or what it comes to."""
@@ -141,8 +174,12 @@ class GroupDecider:
         if state.group is None or state.group.metadata.uid != clearing.uid or (is_for_nobody and self.RULE_ROOM_IS_WANTED):
             self._rooms.give_up(clearing)
             return RoomStep.AGAIN
-        if clearing.victims and clearing.left and not is_for_nobody:
+        is_first = not clearing.victims
+        if clearing.left and not is_for_nobody and (not is_first or self._rooms.lacks_members(clearing)):
             self._ask_again(clearing, now, now_unix)
+            if is_first and not clearing.left:
+                self._rooms.give_up(clearing)
+                return RoomStep.AGAIN
         written: TogetherPut | str | None = ""
         if clearing.left:
             written = self._rooms.write(clearing, epoch, now_unix)
@@ -150,7 +187,7 @@ class GroupDecider:
             return RoomStep.LATER
         if isinstance(written, TogetherPut):
             return written
-        if written and not clearing.victims:
+        if written and is_first:
             self._rooms.give_up(clearing)
             return _because(clearing.failure, written)
         self._rooms.end(clearing, now)

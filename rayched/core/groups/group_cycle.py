@@ -20,10 +20,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import ClassVar, Final
+from typing import ClassVar, Final, Protocol
 
 from rayched.api.resources import CPU, MEMORY
-from rayched.core.cache.cache import Cache
 from rayched.core.cache.records import PodRecord
 from rayched.core.groups.group_measures import GroupMeasures
 from rayched.core.groups.membership import GroupState
@@ -94,11 +93,19 @@ class GroupQuestion:
     now_unix: float
 
 
+class NodeGuards(Protocol):
+    """What a transaction compares of a node: keys and their revisions, as the cache has them."""
+
+    def node_guard(self, node_name: str) -> tuple[bytes, int]: ...
+
+    def taken_guard(self, node_name: str) -> tuple[bytes, int]: ...
+
+
 class TransactionRoom:
     """What a plan takes, members and bytes; and whether one transaction does, keys that it compares and bytes."""
 
-    def __init__(self, cache: Cache, keys_max: int = TOGETHER_MAX) -> None:
-        self._cache, self._keys_max = cache, keys_max
+    def __init__(self, guards: NodeGuards, keys_max: int = TOGETHER_MAX) -> None:
+        self._guards, self._keys_max = guards, keys_max
         self._keys: set[bytes] = set()
         self._bytes = _BYTES_A_GROUP
         self._plan_bytes = 0
@@ -112,7 +119,7 @@ class TransactionRoom:
             return False
         if not self.is_one:
             return True
-        keys = {record.key, self._cache.node_guard(node_name)[0], self._cache.taken_guard(node_name)[0]}
+        keys = {record.key, self._guards.node_guard(node_name)[0], self._guards.taken_guard(node_name)[0]}
         size = self._bytes + len(record.value) + _BYTES_A_MEMBER
         self._keys |= keys
         self._bytes = size
@@ -127,9 +134,9 @@ class GroupCycle:
     """Broken by tests alone."""
 
     def __init__(
-        self, snapshot: Snapshot, cache: Cache, scheduler: Scheduler, progress: Callable[[], None], measures: GroupMeasures
+        self, snapshot: Snapshot, guards: NodeGuards, scheduler: Scheduler, progress: Callable[[], None], measures: GroupMeasures
     ) -> None:
-        self._snapshot, self._cache, self._scheduler, self._progress = snapshot, cache, scheduler, progress
+        self._snapshot, self._guards, self._scheduler, self._progress = snapshot, guards, scheduler, progress
         self._measures = measures
         self._domains = Domains(snapshot)
         self._keys_max = TOGETHER_MAX
@@ -189,6 +196,8 @@ class GroupCycle:
         if not domains:
             return GroupFailure(_no_domain(state.topology, self._snapshot.n_nodes), 0, None)
         enough = n_domains_to_find(len(domains), self._snapshot.n_nodes)
+        profile = asked.members[0].template.scheduler_name
+        self._measures.placements[profile] += len(domains)
         found: list[tuple[int, float, int, Domain]] = []
         best: tuple[GroupFailure, Domain] | None = None
         count = 0
@@ -196,7 +205,9 @@ class GroupCycle:
             if len(found) == enough or (count and work.now() >= until):
                 break
             count += 1
+            began = self._measures.now()
             result = self.within(domain, asked)
+            self._measures.tried(profile, began, fits=isinstance(result, GroupPlacement))
             if isinstance(result, GroupFailure):
                 if best is None or result.n_placed > best[0].n_placed:
                     best = result, domain
@@ -209,10 +220,6 @@ class GroupCycle:
             self.undo(result)
             found.append((-n_placed, left, count, domain))
         self._domains.tried(count)
-        profile = asked.members[0].template.scheduler_name
-        self._measures.placements[profile] += len(domains)
-        self._measures.trials["success", profile] += len(found)
-        self._measures.trials["unschedulable", profile] += count - len(found)
         for _, _, _, domain in sorted(found, key=lambda one: one[:3]):
             result = self.within(domain, asked)
             if isinstance(result, GroupPlacement):
@@ -245,7 +252,7 @@ class GroupCycle:
         attempts: list[Attempt] = []
         failed: set[PodTemplate] = set()
         first: tuple[PodRecord, AttemptFailure] | None = None
-        room = TransactionRoom(self._cache, self._keys_max)
+        room = TransactionRoom(self._guards, self._keys_max)
         n_freed = len(self._scheduler.freed)
         for count, member in enumerate(members):
             if len(attempts) + len(members) - count < needed:

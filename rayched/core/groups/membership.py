@@ -8,7 +8,7 @@ Members are counted by where they stand:
 | waiting | has no node | as present |
 | bound | has a node, has not ended and is not being deleted | as present, and toward the minimum |
 | done | succeeded | as present, and toward the minimum |
-| other | failed, or being deleted | not |
+| other | failed, or being deleted, on a node or not | not |
 
 Pure. Cost: about 30 µs a change of a member; nothing for pods that name no group.
 
@@ -58,6 +58,7 @@ class GroupState:
         "in_flight",
         "is_held",
         "is_told",
+        "leaving",
         "name",
         "plan_problem",
         "released",
@@ -77,6 +78,8 @@ class GroupState:
         self.waiting: dict[str, PodRecord] = {}
         self.bound: dict[str, MemberTerms] = {}
         self.done: set[str] = set()
+        self.leaving: set[str] = set()
+        """Told to end, and still on their nodes."""
         self.gated: set[str] = set()
         """Of those that wait."""
         self.terms: Counter[MemberTerms] = Counter()
@@ -141,7 +144,39 @@ class GroupState:
 
     @property
     def is_empty(self) -> bool:
-        return self.group is None and not (self.waiting or self.bound or self.done or self.plan_problem)
+        return self.group is None and not (self.waiting or self.bound or self.done or self.leaving or self.plan_problem)
+
+    def forget(self, uid: str) -> None:
+        """The member is not there any more, or is about to be taken anew."""
+        before = self.waiting.pop(uid, None)
+        terms = self.bound.pop(uid, None) if before is None else _terms_of(before)
+        if terms is not None:
+            self.terms[terms] -= 1
+            if not self.terms[terms]:
+                del self.terms[terms]
+        for members in (self.done, self.leaving, self.released, self.gated):
+            members.discard(uid)
+
+    def take(self, record: PodRecord) -> None:
+        """A member as it stands now, of which nothing is known."""
+        if record.stage is Stage.PENDING:
+            self.waiting[record.uid] = record
+            self.terms[_terms_of(record)] += 1
+            if record.template.pod.spec.scheduling_gates:
+                self.gated.add(record.uid)
+            return
+        pod = decode_stored(record.value, record.mod_revision).object.pod
+        if pod.metadata.HasField("deletion_timestamp"):
+            if record.stage is Stage.BOUND:
+                self.leaving.add(record.uid)
+            if is_disrupted(pod, GROUP_INCOMPLETE):
+                self.released.add(record.uid)
+            return
+        if record.stage is Stage.BOUND:
+            self.bound[record.uid] = terms = _terms_of(record)
+            self.terms[terms] += 1
+        elif pod.status.phase == SUCCEEDED or not GroupState.RULE_FAILED_MEMBERS_DO_NOT_COUNT:
+            self.done.add(record.uid)
 
     def hold(self) -> NotScheduled | None:
         """Why the group is not to be tried now, as its members are told; None: nothing is in the way."""
@@ -220,9 +255,9 @@ class GroupMembership:
         assert record is not None
         uid, template = record.uid, record.template
         state = self.state_of(f"{template.namespace}/{template.pod_group}")
-        self._forget(state, uid)
+        state.forget(uid)
         if change.new is not None:
-            self._take(state, change.new)
+            state.take(change.new)
         return self._kept(state)
 
     def object_changed(self, change: ObjectChanged) -> tuple[GroupState, PodGroup | None] | None:
@@ -250,37 +285,6 @@ class GroupMembership:
     def _kept(self, state: GroupState) -> GroupState | None:
         self.prune(state)
         return self._groups.get(state.name)
-
-    @staticmethod
-    def _forget(state: GroupState, uid: str) -> None:
-        before = state.waiting.pop(uid, None)
-        terms = state.bound.pop(uid, None) if before is None else _terms_of(before)
-        if terms is not None:
-            state.terms[terms] -= 1
-            if not state.terms[terms]:
-                del state.terms[terms]
-        state.done.discard(uid)
-        state.released.discard(uid)
-        state.gated.discard(uid)
-
-    @staticmethod
-    def _take(state: GroupState, record: PodRecord) -> None:
-        if record.stage is Stage.PENDING:
-            state.waiting[record.uid] = record
-            state.terms[_terms_of(record)] += 1
-            if record.template.pod.spec.scheduling_gates:
-                state.gated.add(record.uid)
-            return
-        pod = decode_stored(record.value, record.mod_revision).object.pod
-        if pod.metadata.HasField("deletion_timestamp"):
-            if is_disrupted(pod, GROUP_INCOMPLETE):
-                state.released.add(record.uid)
-            return
-        if record.stage is Stage.BOUND:
-            state.bound[record.uid] = terms = _terms_of(record)
-            state.terms[terms] += 1
-        elif pod.status.phase == SUCCEEDED or not GroupState.RULE_FAILED_MEMBERS_DO_NOT_COUNT:
-            state.done.add(record.uid)
 
 
 def _terms_of(record: PodRecord) -> MemberTerms:

@@ -26,31 +26,31 @@ from rayched.core.cache.records import CacheChange, NodeChanged, ObjectChanged, 
 from rayched.core.costly_pods import DEATHS_MAX
 from rayched.core.exchange.queue_session import QueueLink
 from rayched.core.groups import group_queue
-from rayched.core.groups.deciding import GroupDecider, RoomStep
+from rayched.core.groups.clearings import Clearing
+from rayched.core.groups.deciding import GroupDecider
 from rayched.core.groups.group_cycle import GroupCycle, GroupFailure
 from rayched.core.groups.group_entries import GroupEntries
+from rayched.core.groups.group_measures import COMMITTED_AS_ONE, COMMITTED_BY_PLAN
 from rayched.core.groups.group_preemption import GroupPreemption
-from rayched.core.groups.group_rooms import Clearing, GroupRooms
+from rayched.core.groups.group_rooms import GroupRooms
 from rayched.core.groups.group_writes import OP_GROUP, GroupCommits, GroupConditions, UnsentGroup
 from rayched.core.groups.held_back import HeldGroups
 from rayched.core.groups.incomplete_groups import OP_RELEASE, IncompleteGroups
 from rayched.core.groups.membership import GroupMembership, GroupState
 from rayched.core.groups.recorded_plans import RecordedPlans
+from rayched.core.groups.room_making import RoomMaking
+from rayched.core.groups.terminating_groups import TerminatingGroups
 from rayched.core.parts import CoreParts
-from rayched.core.writes import event_reasons as occurrences
 from rayched.core.writes.bindings import AttemptEnd, EndedAttempt
-from rayched.core.writes.pod_patches import OP_PREEMPT
 from rayched.core.writes.window import Send
 from rayched.framework.status import error
 from rayched.scheduler.attempt import AttemptFailure
 from rayched.store.transactions import (
     WRITES_MAX,
-    Committed,
     Conflict,
     Guard,
     GuardedPut,
     Outcome,
-    TogetherPut,
     TransactionRefused,
     Write,
 )
@@ -83,6 +83,8 @@ class PodGroups:
         self._entries = GroupEntries(parts, ends, self._membership, self._cycle, *told)
         preemption = GroupPreemption(parts.snapshot, parts.scheduler, self._cycle, self._membership.by_name)
         self._decider = GroupDecider(self._cycle, preemption, self._rooms, self._measures, parts.ports.clock)
+        self._room = RoomMaking(parts, self._rooms, self._decider, self._incomplete, self._entries, self._measures, self._lost)
+        self._terminating = TerminatingGroups(parts.cache)
 
     # --------------------------------------------------------------------------------------------------------- following
 
@@ -96,6 +98,7 @@ class PodGroups:
                 came = is_waiting and (old is None or new is None or old.template is not new.template)
                 self._incomplete.follow(state, change, now, self._ends.link)
                 self._entries.follow(state, now, new.uid if came and new is not None else "")
+                self._terminating.follow(state)
         elif isinstance(change, ObjectChanged) and change.kind == POD_GROUP.name:
             found = self._membership.object_changed(change)
             if found is not None:
@@ -104,6 +107,7 @@ class PodGroups:
                 self._incomplete.follow(state, None, now, self._ends.link)
                 before = None if old_group is None else old_group.spec.scheduling_policy.gang.min_count
                 self._entries.follow(state, now, eased=is_other or (before is not None and state.min_count < before))
+                self._terminating.follow(state)
         elif isinstance(change, PlanChanged):
             state = self._membership.state_of(change.group)
             state.plan_problem = UNREADABLE if change.new is not None and change.new.plan is None else ""
@@ -124,6 +128,7 @@ class PodGroups:
             state.in_flight = self._commits.has(state.uid) or self._plans.has(state.name) or self._rooms.has(state.uid)
             state.since, state.is_held = None, False
             self._incomplete.follow(state, None, now, self._ends.link)
+            self._terminating.follow(state)
             self._entries.follow(state, now, eased=True)
 
     def _take_over(self, state: GroupState, now: float) -> None:
@@ -142,6 +147,7 @@ class PodGroups:
         self._commits.stop()
         self._plans.stop()
         self._rooms.stop()
+        self._terminating.stop()
         self._incomplete.expire(float("inf"), None)
         self._incomplete.clear()
         self._conditions.clear()
@@ -152,6 +158,7 @@ class PodGroups:
         self._commits.forget_sent()
         self._plans.forget()
         self._rooms.forget_sent()
+        self._terminating.forget_sent()
         for state in self._membership:
             state.in_flight = False
         self._conditions.forget_sent()
@@ -164,9 +171,9 @@ class PodGroups:
         """Groups that the queue has, or had when it handed them out."""
         return sum(state.is_told for state in self._membership)
 
-    def counts(self) -> tuple[int, int]:
-        """Groups that are bound by a plan, and those that are incomplete."""
-        return len(self._plans), len(self._incomplete)
+    def counts(self) -> tuple[int, int, float]:
+        """Groups that are bound by a plan, those that are incomplete, and the age of the oldest plan in seconds."""
+        return len(self._plans), len(self._incomplete), self._plans.oldest_seconds(self._ports.wall_clock())
 
     def knows(self, uid: str) -> bool:
         """Whether it is the uid of a group, not of a pod."""
@@ -216,7 +223,7 @@ class PodGroups:
         if isinstance(found, GroupFailure):
             self._entries.failed(state, uid, found, began, now)
         elif isinstance(found, Clearing):
-            self._rooms.begin(found)
+            self._room.begin(found)
         else:
             self._incomplete.placed(state)
             decided = self._commits.decided(state, found, began)
@@ -239,7 +246,7 @@ class PodGroups:
         return len(self._membership) > 0
 
     def is_mine(self, write: Write) -> bool:
-        if self._plans.is_mine(write):
+        if self._plans.is_mine(write) or self._terminating.is_mine(write):
             return True
         return isinstance(write, GuardedPut) and any(
             part.is_mine(write) for part in (self._commits, self._conditions, self._incomplete, self._rooms)
@@ -247,7 +254,7 @@ class PodGroups:
 
     def next_due(self) -> float | None:
         """When something is to be said."""
-        dues = (part.next_due() for part in (self._conditions, self._held, self._incomplete, self._rooms))
+        dues = (part.next_due() for part in (self._conditions, self._held, self._incomplete, self._rooms, self._terminating))
         return min((due for due in dues if due is not None), default=None)
 
     @property
@@ -261,7 +268,7 @@ class PodGroups:
 
     def send_placements(self, guard: Guard, now: float, now_unix: float) -> Iterator[Send]:
         """Placements that may go now, and room that is made, each in a transaction of its own, and what plans have come to."""
-        yield from self._make_room(guard, now, now_unix)
+        yield from self._room.send(guard, now, now_unix)
         yield from self._plans.send(guard, now, now_unix)
         self._settle_plans(now)
         unsent: list[UnsentGroup] = []
@@ -282,36 +289,6 @@ class PodGroups:
                     one.decided.state, one.decided.uid, GroupFailure(one.failure, 0, None), one.decided.began, now
                 )
 
-    def _make_room(self, guard: Guard, now: float, now_unix: float) -> Iterator[Send]:
-        for clearing in list(self._rooms.ready()):
-            if not self._window.room:
-                return
-            with self._incomplete.lent(clearing.state):
-                step = self._decider.step(clearing, guard.epoch, now, now_unix)
-            if isinstance(step, TogetherPut):
-                yield self._window.send([step], guard, op=OP_PREEMPT)
-            elif isinstance(step, GroupFailure):
-                self._entries.failed(clearing.state, clearing.uid, step, clearing.began, now)
-            elif step is RoomStep.AGAIN:
-                self._entries.try_again(clearing.state, clearing.uid, now)
-
-    def _room_answered(self, write: GuardedPut, outcome: Outcome, now: float) -> None:
-        clearing, ended = self._rooms.outcome(write, outcome)
-        for victim in ended:
-            self._events.emit(occurrences.preempted_by_group(victim, clearing.state.name), now, self._ports.wall_clock())
-        if isinstance(outcome, Committed):
-            return
-        self._rooms.give_up(clearing)
-        if isinstance(outcome, Conflict):
-            self._lost[clearing.uid] = clearing.state
-            self._bindings.lose(clearing.uid, write, outcome)
-        elif isinstance(outcome, TransactionRefused):
-            why = f"the store refused to end {sum(len(unit.victims) for unit in clearing.sent)} pods at once: {outcome.error}"
-            failed = GroupFailure(AttemptFailure(error(why), why), 0, None)
-            self._entries.failed(clearing.state, clearing.uid, failed, clearing.began, now)
-        else:
-            self._entries.try_again(clearing.state, clearing.uid, now)
-
     def send_conditions(self, guard: Guard, now: float, now_unix: float) -> Iterator[Send]:
         """What groups and their members are told, last of all: why they wait, or that they end."""
         self._incomplete.expire(now, self._ends.link)
@@ -322,6 +299,9 @@ class PodGroups:
         free = tuple(state.entry_name for state in map(self._membership.by_uid, self._rooms.over(now)) if state is not None)
         if free and self._ends.link is not None:
             self._ends.link.activate(free)
+        gone = self._terminating.batch() if self._window.room else []
+        if gone:
+            yield self._window.send(gone, guard, op=OP_GROUP)
         writes = self._conditions.batch(guard.epoch, now, now_unix, WRITES_MAX) if self._window.room else []
         if writes:
             yield self._window.send(writes, guard, op=OP_GROUP, once=True)
@@ -337,11 +317,15 @@ class PodGroups:
         for planned in over:
             self._ends.measures.forget(planned.uid)
             self._measures.ends(planned.uid, "scheduled")
+            self._measures.commits[COMMITTED_BY_PLAN] += 1
             if self._ends.link is not None:
                 self._entries.over(planned.state, planned.uid, self._ends.link, now)
 
     def outcome(self, write: Write, outcome: Outcome, now: float) -> None:
         """What became of a write of a group."""
+        if self._terminating.is_mine(write):
+            self._terminating.outcome(write)
+            return
         if self._plans.is_mine(write):
             self._plans.outcome(write, outcome)
             self._settle_plans(now)
@@ -357,13 +341,14 @@ class PodGroups:
                 part.outcome(write, outcome)
                 return
         if self._rooms.is_mine(write):
-            self._room_answered(write, outcome, now)
+            self._room.answered(write, outcome, now)
             return
         decided, attempts, is_bound = self._commits.outcome(write, outcome)
         state, link = decided.state, self._ends.link
         if is_bound:
             self._ends.measures.forget(decided.uid)
             self._measures.ends(decided.uid, "scheduled")
+            self._measures.commits[COMMITTED_AS_ONE] += 1
             self._ends.end_all(EndedAttempt(attempt.uid, AttemptEnd.BOUND, attempt) for attempt in attempts)
             if link is not None:
                 self._entries.over(state, decided.uid, link, now)

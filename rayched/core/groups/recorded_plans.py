@@ -107,6 +107,10 @@ class RecordedPlans:
     def has(self, name: str) -> bool:
         return name in self._planned
 
+    def oldest_seconds(self, now_unix: float) -> float:
+        """Since the plan that was made first; 0: there is none."""
+        return max((now_unix - planned.plan.made_at_ms / 1000 for planned in self._planned.values()), default=0.0)
+
     # ------------------------------------------------------------------------------------------------------- coming in
 
     def decided(self, decided: DecidedGroup, now_unix: float) -> None:

@@ -3,13 +3,14 @@
 | object | deleted |
 |---|---|
 | pod | as rayched/api/termination.py says: at once, or with a deletion_timestamp that its agent follows |
+| pod group | with a deletion_timestamp; the leader removes it once its last member has ended or gone |
 | namespace | at once when it is empty, else refused with what is in it; `default` and `kube-system` never |
 | others | at once |
 
 A removal and the last expiry of its submission's record are one transaction, so a uid is answered for an hour after the object.
 A namespace goes only while no key of it exists, which etcd checks in that transaction; its events go with it.
 
-Source: graceful deletion of pods in Kubernetes 1.34; its namespaces delete what is in them instead.
+Source: graceful deletion of pods in Kubernetes 1.34, whose namespaces delete what is in them; protection of PodGroups in 1.37.
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ from rayched.store.errors import StoreError, StoreFull
 from rayched.store.keys import prefix_end
 from rayched.store.transactions import Committed, Conflict, GuardedDelete, GuardedPut, Write
 from rayched.v1.core_pb2 import Pod
+from rayched.v1.workloads_pb2 import PodGroup
 
 SYSTEM_NAMESPACES: Final = ("default", "kube-system")
 _GRACE_SECONDS_MAX: Final = 2**31 - 1
@@ -101,9 +103,12 @@ class Deleter:
         return self._objects.keys.submission(uid) if uid and "/" not in uid else b""
 
     async def _write(self, target: CallTarget, read: Read, grace_seconds: int | None) -> Write | None:
-        """The write that deletes an object; a pod that has to stop is marked in place. None: that is under way already."""
+        """The write that deletes an object; a pod that has to stop is marked in place, as is a group. None: that is under way."""
         message = read.message
-        ending = ask_to_end(message, grace_seconds, timestamp_now().seconds) if isinstance(message, Pod) else Ending.REMOVE
+        if isinstance(message, PodGroup):
+            ending = _ask_to_go(message, timestamp_now().seconds)
+        else:
+            ending = ask_to_end(message, grace_seconds, timestamp_now().seconds) if isinstance(message, Pod) else Ending.REMOVE
         if ending is Ending.REMOVE:
             return await self.removal(target, read)
         if ending is Ending.UNCHANGED:
@@ -164,6 +169,14 @@ class Deleter:
                 if count:
                     found.append(f"{count}{'+' if count == _NAMED_MAX else ''} {kind.singular if count == 1 else kind.plural}")
         return ", ".join(found)
+
+
+def _ask_to_go(group: PodGroup, now_seconds: int) -> Ending:
+    if group.metadata.HasField("deletion_timestamp"):
+        return Ending.UNCHANGED
+    group.metadata.deletion_timestamp.seconds = now_seconds
+    group.metadata.deletion_grace_period_seconds = 0
+    return Ending.STOPPING
 
 
 def check_grace(grace_seconds: int | None) -> None:
