@@ -212,12 +212,12 @@ class SchedulerCore:
         link, costly, awaited = self.link, self._costly, self._awaited
         # No pod that is decided makes room for more than one other.
         room = self.bindings.room if self.groups.n_unsent < GROUPS_UNSENT_MAX else 0
-        if link is None or not (awaited or len(link) or len(costly)) or not room or (awaited and not awaited.work.is_over):
+        has_work = awaited or len(costly) or self.groups.n_paused or (link is not None and len(link))
+        if link is None or not has_work or not room or (awaited and not awaited.work.is_over):
             return False
         clock, decisions = self._ports.clock, self.scheduler.decisions
         decisions.begin(self.cache.revision)
-        began, now_unix = clock(), self._ports.wall_clock()
-        count = taken = 0
+        began, now_unix, count, taken = clock(), self._ports.wall_clock(), 0, 0
         if awaited is not None:
             self._awaited, count = None, int(awaited.turn is None)
             self._decide_pod(awaited.uid, self.cache.pod(awaited.uid), link, now_unix, awaited.turn)
@@ -244,11 +244,12 @@ class SchedulerCore:
         if turn is not None:
             link.take_up(turn.uid)
             self._decide_pod(turn.uid, self.cache.pod(turn.uid), link, now_unix, turn)
-            ended = clock()
+        went_on = self._awaited is None and self.groups.n_paused > 0 and self.groups.go_on(in_hand=len(link) > 0)
+        ended = clock() if turn is not None or went_on else ended
         decisions.end(ended)
         self.measures.batch_ended(ended)
         self._ports.deciding("")
-        return count > 0 or turn is not None or awaited is not None
+        return count > 0 or turn is not None or awaited is not None or went_on
 
     def idle(self) -> bool:
         """A piece of background work, while there is nothing to decide. False: there is none."""

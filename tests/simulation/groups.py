@@ -24,7 +24,7 @@ from leader.etcd_shim import kv
 from rayched.api import kinds
 from rayched.api.incomplete_groups import HOLD_ANNOTATION, RELEASE_ANNOTATION
 from rayched.audit.auditor import Auditor
-from rayched.core.groups import recorded_plans
+from rayched.core.groups import deciding, recorded_plans
 from rayched.core.groups.recorded_plans import OP_PLAN
 from rayched.core.writes.pod_patches import OP_BIND
 from rayched.core.writes.window import Send
@@ -288,13 +288,13 @@ class Groups:
 
 @contextmanager
 def small_parts(seed: int) -> Iterator[None]:
-    """While inside, plans are carried out two members at a time in worlds that have plans, so that there is a time between."""
+    """While inside plans are carried out two members at a time in worlds that have plans, so that there is a time between. In
+    half of all worlds a search for victims rests after each unit."""
     _, keys_max = _kind_of(Random(f"{seed}/groups"))
-    if keys_max is None:
+    writes_max = recorded_plans.WRITES_MAX if keys_max is None else 2
+    piece_seconds = 0.0 if Random(f"{seed}/pieces").random() < 0.5 else deciding.PIECE_SECONDS
+    with mock.patch.object(recorded_plans, "WRITES_MAX", writes_max), mock.patch.object(deciding, "PIECE_SECONDS", piece_seconds):
         yield
-    else:
-        with mock.patch.object(recorded_plans, "WRITES_MAX", 2):
-            yield
 
 
 def _kind_of(random: Random) -> tuple[bool, int | None]:

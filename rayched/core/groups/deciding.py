@@ -11,22 +11,30 @@ Owner: PodGroups. Cost: that of its parts.
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Generator, Iterable
 from dataclasses import replace
-from typing import ClassVar, Protocol
+from math import inf
+from typing import ClassVar, Final, Protocol
 
 from rayched.core.cache.records import PodRecord
 from rayched.core.groups.clearings import Clearing, GroupWait
 from rayched.core.groups.group_cycle import GroupCycle, GroupFailure, GroupPlacement, GroupQuestion
 from rayched.core.groups.group_measures import GroupMeasures
-from rayched.core.groups.group_preemption import GroupPreemption, NoRoomInTime, RoomForGroup
+from rayched.core.groups.group_preemption import PIECE_SECONDS, GroupPreemption, RoomForGroup, run
 from rayched.core.groups.group_rooms import GroupRooms
 from rayched.core.groups.group_writes import conditions_words
 from rayched.core.groups.membership import GroupState
+from rayched.core.groups.search_time import NoRoomInTime
 from rayched.framework.plugin_error import PluginError
 from rayched.scheduler.preemption import NEVER, PREEMPT_NEVER, STILL_ENDING
 from rayched.store.transactions import TogetherPut
 from rayched.v1.services_pb2 import GroupExplanation
+
+LOOK_SECONDS: Final = 0.05
+"""Of the scheduler's time for a search that nobody waits for but the person who asks."""
+
+Decided = GroupPlacement | GroupFailure | Clearing
+"""What one attempt comes to."""
 
 
 class RoomStep(enum.Enum):
@@ -67,8 +75,15 @@ class GroupAttempts:
         self._cycle, self._preemption, self._nominations = cycle, preemption, nominations
         self._measures, self._clock = measures, clock
 
-    def decide(self, state: GroupState, began: int, now: float, now_unix: float) -> GroupPlacement | GroupFailure | Clearing:
-        """One attempt. At least one member is free."""
+    def decide(self, state: GroupState, began: int, now: float, now_unix: float) -> Decided:
+        """One attempt, in one piece. At least one member is free."""
+        return run(self.attempt(state, began, now, now_unix, piece=inf))
+
+    def attempt(
+        self, state: GroupState, began: int, now: float, now_unix: float, piece: float | None = None
+    ) -> Generator[None, None, Decided]:
+        """The same in pieces. Where it rests nothing of it is in the snapshot; it goes on with the group as it was, or not."""
+        piece = PIECE_SECONDS if piece is None else piece
         asked = self._cycle.question(state, began, now, now_unix)
         nodes = self._nominations.lift(asked.members)
         found = self._cycle.decide(asked)
@@ -79,17 +94,19 @@ class GroupAttempts:
                 return found
             # A later attempt of a gang: room for all that are left comes before a part of them.
             self._cycle.undo(found)
-            whole = self._with_room(replace(asked, needed=len(asked.members)), left, nodes)
+            whole = yield from self._with_room(replace(asked, needed=len(asked.members)), left, nodes, piece)
             if not isinstance(whole, str):
                 return whole
             found = self._cycle.decide(asked)
         if isinstance(found, GroupPlacement) or not found.failure.rejected:
             self._nominations.end_wait(state.uid)
             return found
-        made = self._with_room(asked, found, nodes)
+        made = yield from self._with_room(asked, found, nodes, piece)
         return _because(found, made) if isinstance(made, str) else made
 
-    def _with_room(self, asked: GroupQuestion, failure: GroupFailure, nodes: dict[str, str]) -> GroupFailure | Clearing | str:
+    def _with_room(
+        self, asked: GroupQuestion, failure: GroupFailure, nodes: dict[str, str], piece: float
+    ) -> Generator[None, None, GroupFailure | Clearing | str]:
         """What becomes of the failed attempt if pods go; a text: why that does not help."""
         state, group = asked.state, asked.state.group
         assert group is not None
@@ -101,7 +118,7 @@ class GroupAttempts:
             return replace(_because(failure, STILL_ENDING), nominated=wait.nodes, waits=True)
         searched = self._clock()
         try:
-            room = self._preemption.room(asked, self._nominations.overdue)
+            room = yield from self._in_pieces(asked, nodes, piece)
         except (NoRoomInTime, PluginError) as problem:
             return str(problem)
         if isinstance(room, str):
@@ -112,6 +129,22 @@ class GroupAttempts:
         told = _because(failure, words)
         message = conditions_words(state, told)[1]
         return Clearing(state, state.uid, asked.began, failure, message, room, [*room.units])
+
+    def _in_pieces(self, asked: GroupQuestion, nodes: dict[str, str], piece: float) -> Generator[None, None, RoomForGroup | str]:
+        """The search. While it rests members wait with their nominations, as they did before."""
+        search = self._preemption.search(asked, self._nominations.overdue, piece=piece)
+        try:
+            while True:
+                try:
+                    next(search)
+                except StopIteration as end:
+                    found: RoomForGroup | str = end.value
+                    return found
+                self._nominations.nominate(nodes)
+                yield
+                self._nominations.lift(asked.members)
+        finally:
+            search.close()
 
     def look(self, state: GroupState, now: float, now_unix: float) -> GroupExplanation:
         """How many would fit now and what stands against the next one. Nothing changes by it."""
@@ -141,7 +174,7 @@ class GroupAttempts:
             told.no_preemption = NEVER
             return
         try:
-            room = self._preemption.room(asked, self._nominations.overdue)
+            room = self._preemption.room(asked, self._nominations.overdue, seconds=LOOK_SECONDS)
         except (NoRoomInTime, PluginError) as problem:
             room = str(problem)
         if isinstance(room, str):

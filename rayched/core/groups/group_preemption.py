@@ -9,8 +9,10 @@
 * Of a large cluster not all units are taken off at once: first the least important ones, then as many again.
 * A group with a topology asks this of each domain, and takes the one where it costs least.
 
-What is tried happens in the snapshot itself and is undone; nobody else runs meanwhile. It costs the scheduler's time as an
-attempt does, gives signs of life, and ends without a result where it takes too long.
+What is tried happens in the snapshot itself and is undone. It costs the scheduler's time as an attempt does, gives signs of life,
+and ends without a result where it takes too long.
+
+A search runs in pieces (ADR 58): between two units that come back it may rest (`room_trial`), so that others have their turn.
 
 Owner: PodGroups. Cost: the group's cycle, and for each unit on a node of the group a member's or two.
 Source: workload-aware preemption of Kubernetes 1.37 (KEP 5710).
@@ -18,22 +20,26 @@ Source: workload-aware preemption of Kubernetes 1.37 (KEP 5710).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Generator
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import ClassVar, Final
+from math import inf
+from typing import ClassVar, Final, TypeVar
 
 from rayched.core.groups.group_cycle import GroupCycle, GroupFailure, GroupPlacement, GroupQuestion
+from rayched.core.groups.room_trial import RoomTrial
+from rayched.core.groups.search_time import NoRoomInTime, SearchTime
 from rayched.core.groups.victim_units import GroupOf, Harm, Losses, UnitSearch, VictimUnit, VictimUnits, rank
 from rayched.framework.plugin_args import DefaultPreemptionArgs
-from rayched.scheduler.attempt import Attempt
 from rayched.scheduler.candidates import Victim
 from rayched.scheduler.scheduler import ATTEMPT_SECONDS, Scheduler
-from rayched.snapshot.snapshot import BoundPod, Snapshot
+from rayched.snapshot.snapshot import Snapshot
 
 VICTIMS_MAX: Final = 1_000
 """Pods that may have to go for one group."""
 UNITS_AT_FIRST: Final = 256
+PIECE_SECONDS: Final = 0.02
+"""Of a search, before it rests. What was taken off comes back after that, and is taken off before: 10 ms each for 500 pods."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +59,20 @@ class RoomForGroup:
         return [victim for unit in self.units for victim in unit.victims]
 
 
-class NoRoomInTime(Exception):
-    """It would take too long to find out."""
+T = TypeVar("T")
+
+Pieces = Generator[None, None, "RoomForGroup | str | None"]
+"""A search: it rests at each step, and ends with what it found."""
+
+
+def run(pieces: Generator[None, None, T]) -> T:
+    """All pieces, one after the other."""
+    while True:
+        try:
+            next(pieces)
+        except StopIteration as end:
+            result: T = end.value
+            return result
 
 
 class GroupPreemption:
@@ -67,10 +85,28 @@ class GroupPreemption:
     def __init__(self, snapshot: Snapshot, scheduler: Scheduler, cycle: GroupCycle, group_of: GroupOf) -> None:
         self._snapshot, self._scheduler, self._cycle, self._group_of = snapshot, scheduler, cycle, group_of
 
-    def room(self, asked: GroupQuestion, overdue: Collection[str], only: Collection[str] | None = None) -> RoomForGroup | str:
+    def room(
+        self,
+        asked: GroupQuestion,
+        overdue: Collection[str],
+        only: Collection[str] | None = None,
+        seconds: float = ATTEMPT_SECONDS,
+    ) -> RoomForGroup | str:
+        """The result of `search`, in one piece of so many seconds."""
+        return run(self.search(asked, overdue, only, seconds, piece=inf))
+
+    def search(
+        self,
+        asked: GroupQuestion,
+        overdue: Collection[str],
+        only: Collection[str] | None = None,
+        seconds: float = ATTEMPT_SECONDS,
+        piece: float = PIECE_SECONDS,
+    ) -> Generator[None, None, RoomForGroup | str]:
         """What has to go for the group, or why nothing helps. The members hold no room.
 
-        `only`: of units with such pods alone. Raises PluginError as a cycle does.
+        `only`: of units with such pods alone. Where it rests nothing of it is in the snapshot; whoever does not go on closes it.
+        The group has to be as it was asked about when it goes on. Raises PluginError as a cycle does, and NoRoomInTime.
         """
         state, args = asked.state, self._args(asked)
         if args is None:
@@ -84,13 +120,33 @@ class GroupPreemption:
             found = replace(found, units=kept)
         if not found.units and not found.leaving:
             return "no pods of lower priority may go."
-        with self._cycle.trial():
-            return self._room(asked, found)
+        time, domains = SearchTime(self._snapshot.work.now, seconds, piece), self._domains(asked)
+        pieces = self._room(asked, found, time)
+        try:
+            while True:
+                time.begin()
+                with self._cycle.trial():
+                    try:
+                        next(pieces)
+                    except StopIteration as end:
+                        result: RoomForGroup | str = end.value
+                        return result
+                time.rest()
+                yield
+                if self._domains(asked) != domains:
+                    raise NoRoomInTime("nodes of its topology changed while pods were looked for that would have to end")
+        finally:
+            pieces.close()
 
-    def _room(self, asked: GroupQuestion, found: VictimUnits) -> RoomForGroup | str:
-        state, until = asked.state, self._snapshot.work.now() + ATTEMPT_SECONDS
+    def _domains(self, asked: GroupQuestion) -> set[tuple[str, bytes]]:
+        """Of its topology, each with its rows; none where it may go anywhere."""
+        state = asked.state
+        return {(str(one), one.rows.tobytes()) for one in self._cycle.domains(state)} if state.topology else set()
+
+    def _room(self, asked: GroupQuestion, found: VictimUnits, time: SearchTime) -> Pieces:
+        state = asked.state
         if not state.topology:
-            return self._in_bounds(asked, found, partial(self._cycle.anywhere, asked), until)
+            return (yield from self._in_bounds(asked, found, partial(self._cycle.anywhere, asked), time))
         rooms: list[RoomForGroup] = []
         for domain in self._cycle.domains(state):
             names = {self._snapshot.name_of(row) for row in domain.rows.tolist()}
@@ -99,7 +155,8 @@ class GroupPreemption:
             if not there and not leaving:
                 continue
             local = VictimUnits(there, found.allowed, leaving)
-            room = self._in_bounds(asked, local, partial(self._cycle.within, domain, asked), until, domain.beyond)
+            place = partial(self._cycle.within, domain, asked)
+            room = yield from self._in_bounds(asked, local, place, time, domain.beyond)
             if isinstance(room, RoomForGroup):
                 rooms.append(room)
         return min(rooms, key=lambda room: room.rank) if rooms else "no pods of lower priority make room for the minimum."
@@ -112,17 +169,17 @@ class GroupPreemption:
         asked: GroupQuestion,
         found: VictimUnits,
         place: Callable[[], GroupPlacement | GroupFailure],
-        until: float,
+        time: SearchTime,
         beyond: frozenset[int] | None = None,
-    ) -> RoomForGroup | str:
+    ) -> Pieces:
         order = found.in_order()
         n_off = min(len(order), UNITS_AT_FIRST)
         while True:
             # The last ones of the order are the first to go.
             off = order[len(order) - n_off :]
-            trial = _RoomTrial(self._snapshot, self._scheduler, self._cycle, asked, place, until, beyond)
+            trial = RoomTrial(self._snapshot, self._scheduler, self._cycle, asked, place, time, beyond)
             try:
-                result = self._tried(trial, found, off)
+                result = yield from self._tried(trial, found, off, time)
             finally:
                 trial.end()
             if result is not None:
@@ -130,8 +187,10 @@ class GroupPreemption:
             if n_off == len(order):
                 return "no pods of lower priority make room for the minimum."
             n_off = min(len(order), 2 * n_off)
+            if time.is_piece_over:
+                yield
 
-    def _tried(self, trial: _RoomTrial, found: VictimUnits, off: list[VictimUnit]) -> RoomForGroup | str | None:
+    def _tried(self, trial: RoomTrial, found: VictimUnits, off: list[VictimUnit], time: SearchTime) -> Pieces:
         """None: the minimum does not fit with these off."""
         trial.take_off(victim for unit in off for victim in unit.victims)
         trial.take_off(found.leaving)
@@ -140,6 +199,11 @@ class GroupPreemption:
         gone, losses = dict.fromkeys(off), Losses(found, off)
         for harm in (*Harm, None) if self.RULE_VICTIMS_ARE_NEEDED else ():
             for unit in list(gone):
+                if time.is_piece_over:
+                    trial.rest()
+                    yield
+                    trial.go_on()
+                    time.resumed()
                 if (harm is None or losses.harms(unit, harm)) and trial.comes_back(unit):
                     del gone[unit]
                     losses.spared(unit)
@@ -158,147 +222,3 @@ class GroupPreemption:
             units = [replace(unit, victims=unit.victims[:1]) for unit in units]
         nodes = {attempt.uid: attempt.node_name for attempt in trial.attempts.values()}
         return RoomForGroup(nodes, tuple(units), tuple(found.leaving), rank(units, losses))
-
-
-class _RoomTrial:
-    """The snapshot without some pods and with the group in their place; `end` puts all of it back."""
-
-    def __init__(
-        self,
-        snapshot: Snapshot,
-        scheduler: Scheduler,
-        cycle: GroupCycle,
-        asked: GroupQuestion,
-        place: Callable[[], GroupPlacement | GroupFailure],
-        until: float,
-        beyond: frozenset[int] | None,
-    ) -> None:
-        self._snapshot, self._scheduler, self._cycle = snapshot, scheduler, cycle
-        self._asked, self._place, self._until, self._beyond = asked, place, until, beyond
-        self._off: dict[str, BoundPod] = {}
-        self._orders: dict[str, list[str]] = {}
-        """Pods of the nodes that some were taken off, as they stood."""
-        self._n_freed = len(scheduler.freed)
-        self._refused: set[tuple[tuple[str, int], ...]] = set()
-        """Units like these have not come back: nor will others."""
-        self.attempts: dict[str, Attempt] = {}
-        """Of the members that are placed, by uid."""
-        templates = {member.template for member in asked.members}
-        self._members_have_rules = self._has_rules = any(template.mentions_labels for template in templates)
-        """Where one goes may depend on who is on other nodes; `_has_rules`: as victims say so, too."""
-        self._is_mixed = len(templates) > 1
-
-    def take_off(self, victims: Iterable[Victim]) -> None:
-        for victim in victims:
-            node_name = victim.pod.node_name
-            if node_name not in self._orders:
-                self._orders[node_name] = list(self._snapshot.pods_on(node_name))
-            self._has_rules |= victim.pod.template.has_affinity
-            self._off[victim.uid] = victim.pod
-            self._snapshot.unbind(victim.uid)
-            self._in_time()
-
-    def place_all(self) -> bool:
-        """Whether the minimum fits."""
-        placed = self._place()
-        if isinstance(placed, GroupPlacement):
-            self.attempts = {attempt.uid: attempt for attempt in placed.attempts}
-        return isinstance(placed, GroupPlacement)
-
-    def comes_back(self, unit: VictimUnit) -> bool:
-        """Puts the unit back if as many members fit beside it; else all is as before."""
-        self._in_time()
-        likeness = unit.likeness
-        if likeness in self._refused:
-            return False
-        nodes = {victim.pod.node_name for victim in unit.victims}
-        moved = [uid for uid, attempt in self.attempts.items() if self._has_rules or attempt.node_name in nodes]
-        before = {uid: self.attempts[uid].node_name for uid in moved}
-        self._lift(moved)
-        self.put_back(unit)
-        if self._lower(moved, {}):
-            return True
-        if (self._is_mixed or self._has_rules) and self._all_anew(before):
-            return True
-        self._refused.add(likeness)
-        self._lift([uid for uid in moved if uid in self.attempts])
-        self._unbind(unit)
-        if not self._lower([uid for uid in before if uid not in self.attempts], before):
-            raise NoRoomInTime("the members did not find back to where they were")
-        return False
-
-    def in_nobodys_way(self, units: Iterable[VictimUnit]) -> list[VictimUnit]:
-        """Those with no member on their nodes, where neither they nor members care who is on other nodes."""
-        if self._members_have_rules:
-            return []
-        taken = {attempt.node_name for attempt in self.attempts.values()}
-        return [
-            unit
-            for unit in units
-            if not any(victim.pod.template.has_affinity or victim.pod.node_name in taken for victim in unit.victims)
-        ]
-
-    def put_back(self, unit: VictimUnit) -> None:
-        """It stays, and nobody moves for it."""
-        for victim in unit.victims:
-            pod = self._off.pop(victim.uid)
-            self._snapshot.bind(victim.uid, pod.template, pod.node_name, terminating=pod.terminating, facts=pod.facts)
-
-    def end(self) -> None:
-        """As if it had never been."""
-        self._lift(list(self.attempts))
-        for uid, pod in self._off.items():
-            self._snapshot.bind(uid, pod.template, pod.node_name, terminating=pod.terminating, facts=pod.facts)
-        self._off.clear()
-        for node_name, order in self._orders.items():
-            self._snapshot.put_in_order(node_name, order)
-        self._orders.clear()
-        del self._scheduler.freed[self._n_freed :]
-
-    # ---------------------------------------------------------------------------------------------------------- private
-
-    def _in_time(self) -> None:
-        work = self._snapshot.work
-        work.spend()
-        if work.now() >= self._until:
-            raise NoRoomInTime(f"finding room for the group takes more than {ATTEMPT_SECONDS:g} s of the scheduler's time")
-
-    def _unbind(self, unit: VictimUnit) -> None:
-        for victim in unit.victims:
-            self._off[victim.uid] = victim.pod
-            self._snapshot.unbind(victim.uid)
-
-    def _lift(self, uids: Iterable[str]) -> None:
-        for uid in uids:
-            self._scheduler.roll_back(self.attempts.pop(uid))
-
-    def _lower(self, uids: Collection[str], at: dict[str, str]) -> bool:
-        """Places these members, each on its node where one is given; False: one of them finds none."""
-        wanted = set(uids)
-        for member in self._asked.members:
-            if member.uid not in wanted:
-                continue
-            if member.uid in at:
-                self._scheduler.nominations.nominate(member.uid, member.template, at[member.uid])
-            placed = self._cycle.place_one(member, self._asked, self._beyond)
-            self._scheduler.nominations.forget(member.uid)
-            if not isinstance(placed, Attempt):
-                return False
-            self.attempts[member.uid] = placed
-            if member.uid in at and placed.node_name != at[member.uid]:
-                return False
-        return True
-
-    def _all_anew(self, before: dict[str, str]) -> bool:
-        """Places all members from the beginning; False: not so many, and those that were not in `before` are where they were."""
-        n_placed = len({*self.attempts, *before})
-        others = {uid: attempt.node_name for uid, attempt in self.attempts.items() if uid not in before}
-        self._lift(list(self.attempts))
-        placed = self._place()
-        if isinstance(placed, GroupPlacement):
-            if len(placed.attempts) >= n_placed:
-                self.attempts = {attempt.uid: attempt for attempt in placed.attempts}
-                return True
-            self._cycle.undo(placed)
-        before.update(others)
-        return False

@@ -27,7 +27,7 @@ from rayched.core.costly_pods import DEATHS_MAX
 from rayched.core.exchange.queue_session import QueueLink
 from rayched.core.groups import group_queue
 from rayched.core.groups.clearings import Clearing
-from rayched.core.groups.deciding import GroupDecider
+from rayched.core.groups.deciding import Decided, GroupDecider
 from rayched.core.groups.group_cycle import GroupCycle, GroupFailure
 from rayched.core.groups.group_entries import GroupEntries
 from rayched.core.groups.group_measures import COMMITTED_AS_ONE, COMMITTED_BY_PLAN
@@ -37,6 +37,7 @@ from rayched.core.groups.group_writes import OP_GROUP, GroupCommits, GroupCondit
 from rayched.core.groups.held_back import HeldGroups
 from rayched.core.groups.incomplete_groups import OP_RELEASE, IncompleteGroups
 from rayched.core.groups.membership import GroupMembership, GroupState
+from rayched.core.groups.paused_attempts import PausedAttempt, PausedAttempts
 from rayched.core.groups.recorded_plans import RecordedPlans
 from rayched.core.groups.room_making import RoomMaking
 from rayched.core.groups.terminating_groups import TerminatingGroups
@@ -45,15 +46,7 @@ from rayched.core.writes.bindings import AttemptEnd, EndedAttempt
 from rayched.core.writes.window import Send
 from rayched.framework.status import error
 from rayched.scheduler.attempt import AttemptFailure
-from rayched.store.transactions import (
-    WRITES_MAX,
-    Conflict,
-    Guard,
-    GuardedPut,
-    Outcome,
-    TransactionRefused,
-    Write,
-)
+from rayched.store.transactions import WRITES_MAX, Conflict, Guard, GuardedPut, Outcome, TransactionRefused, Write
 from rayched.v1.services_pb2 import GroupExplanation
 
 GROUPS_UNSENT_MAX: Final = 16
@@ -85,6 +78,7 @@ class PodGroups:
         self._decider = GroupDecider(self._cycle, preemption, self._rooms, self._measures, parts.ports.clock)
         self._room = RoomMaking(parts, self._rooms, self._decider, self._incomplete, self._entries, self._measures, self._lost)
         self._terminating = TerminatingGroups(parts.cache)
+        self._paused = PausedAttempts(self._cycle)
 
     # --------------------------------------------------------------------------------------------------------- following
 
@@ -121,6 +115,7 @@ class PodGroups:
         """A session begins: its queue has no group yet."""
         self._lost.clear()
         self._held.clear()
+        self._paused.stop()
         for group in self._cache.plans:
             self._take_over(self._membership.state_of(group), now)
         for state in self._membership:
@@ -144,6 +139,7 @@ class PodGroups:
 
     def stop(self) -> None:
         """The term is over or interrupted: nothing more is sent."""
+        self._paused.stop()
         self._commits.stop()
         self._plans.stop()
         self._rooms.stop()
@@ -216,19 +212,53 @@ class PodGroups:
             self._entries.failed(state, uid, GroupFailure(AttemptFailure(error(why), why), 0, None), began, now)
             return
         self._incomplete.lend(state)
-        found = self._decider.decide(state, began, now, now_unix)
+        pieces = self._decider.attempt(state, began, now, now_unix)
+        self._go_on(PausedAttempt(state, uid, began, pieces, self._paused.standing(state)), now)
+
+    @property
+    def n_paused(self) -> int:
+        """Attempts that rest."""
+        return len(self._paused)
+
+    def go_on(self, *, in_hand: bool) -> bool:
+        """A piece of an attempt that takes long, where it is its turn. `in_hand`: there are pods to be decided about."""
+        now = self._ports.clock()
+        paused = self._paused.take(now, in_hand=in_hand)
+        if paused is None:
+            return False
+        if not self._paused.is_as_it_was(paused):
+            paused.pieces.close()
+            self._entries.try_again(paused.state, paused.uid, now)
+            return True
+        self._ports.deciding(paused.uid)
+        self._incomplete.lend(paused.state)
+        self._go_on(paused, now)
+        self._paused.took(now, self._ports.clock())
+        return True
+
+    def _go_on(self, paused: PausedAttempt, now: float) -> None:
+        """The next piece; the last one brings what the attempt comes to."""
+        state, uid = paused.state, paused.uid
+        try:
+            next(paused.pieces)
+        except StopIteration as end:
+            found: Decided = end.value
+        else:
+            self._incomplete.take_back(state)
+            self._paused.add(paused)
+            return
         self._measures.decided(uid, "unschedulable" if isinstance(found, GroupFailure | Clearing) else "scheduled")
         if isinstance(found, GroupFailure | Clearing):
             self._incomplete.take_back(state)
         if isinstance(found, GroupFailure):
-            self._entries.failed(state, uid, found, began, now)
+            self._entries.failed(state, uid, found, paused.began, now)
         elif isinstance(found, Clearing):
             self._room.begin(found)
         else:
             self._incomplete.placed(state)
-            decided = self._commits.decided(state, found, began)
+            decided = self._commits.decided(state, found, paused.began)
             if not found.is_one:
-                self._plans.decided(decided, now_unix)
+                self._plans.decided(decided, self._ports.wall_clock())
 
     def look(self, name: str) -> GroupExplanation | None:
         """What would become of the group of this namespace/name now; None: there is none. Nothing changes."""
