@@ -76,7 +76,7 @@ def plan(
         Path | None, typer.Option("--out", metavar="FILE", help="Save the plan, for apply --at-plan.", show_default=False)
     ] = None,
 ) -> None:
-    """Show where pods would go, changing nothing.
+    """Show where pods would go, changing nothing. Pod groups go whole or not at all, and the plan says which.
 
     \b
       rayched plan -f web.yaml                          what applying it would place
@@ -85,8 +85,6 @@ def plan(
       rayched plan --drain node-001                     where its pods would go
       rayched plan -f web.yaml --config profiles.yaml   with other plugins or weights
       rayched plan --from-kubectl nodes.yaml,pods.yaml -f web.yaml
-
-    Pod groups are placed whole or not at all, as the scheduler does it, and the plan says which.
 
     Exit codes: 0 nothing to place, 1 something would be placed or preempted, 2 an error.
     """

@@ -231,8 +231,7 @@ class SchedulerCore:
                 continue
             self._decide_pod(uid, record, link, now_unix)
             count += 1
-            is_long = self.snapshot.work.took >= BATCH_SECONDS
-            if (is_long or not count % CLOCK_EVERY) and clock() >= began + BATCH_SECONDS:
+            if (not count % CLOCK_EVERY or self.snapshot.work.took >= BATCH_SECONDS) and clock() >= began + BATCH_SECONDS:
                 break
         ended = clock()
         if count:
