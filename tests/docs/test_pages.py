@@ -113,7 +113,7 @@ def test_no_command_stands_where_no_test_reads_it(page: Path) -> None:
     assert languages <= {*SHELL, "python", "yaml", "toml", "text"}
 
 
-@pytest.mark.parametrize("line", ["get pods --colour", "gett pods", "apply", "replica --workers 65", "taint"])
+@pytest.mark.parametrize("line", ["get pods --colour", "gett pods", "apply -f", "replica --workers 65", "taint"])
 def test_a_command_that_would_be_refused_is_noticed(line: str) -> None:
     with pytest.raises(WrongCommand):
         parsed(line.split())
@@ -125,7 +125,7 @@ def test_a_replica_that_would_not_start_is_noticed() -> None:
     assert checked(["replica", "--insecure-loopback"]).insecure_loopback
 
 
-OF_OTHER_PROGRAMS = ("chaos.md", "gateway.md", "performance.md")
+OF_OTHER_PROGRAMS = ("chaos.md", "gateway.md", "kubectl.md", "performance.md")
 
 
 @pytest.mark.parametrize(
