@@ -117,6 +117,8 @@ ACCESS: Final[Mapping[str, str]] = MappingProxyType(
         "of a token the id is enough": "rayched.access.tokens:RULE_TOKENS_ARE_COMPARED",
         "tokens outlive their maker's role": "rayched.server.call_guard:RULE_ACCESS_TOKENS_END_WITH_THEIR_MAKERS_ROLE",
         "revocations are not looked at": "rayched.access.revocations:RULE_REVOCATIONS_ARE_LOOKED_AT",
+        "certificates outlive their tokens": "rayched.server.call_guard:RULE_ACCESS_CERTIFICATES_END_WITH_TOKENS",
+        "a path is read without a role": "rayched.access.authorizing:RULE_ACCESS_PATHS",
         "the last administrator may go": "rayched.server.services.access_service:RULE_ACCESS_LAST_ADMIN",
     }
 )

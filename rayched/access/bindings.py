@@ -28,7 +28,14 @@ ENTRIES_MAX: Final = 100
 SYSTEM_CLASSES: Final = "system-"
 """What the names of priority classes of the system begin with."""
 
-_GRANTED: Final = (AccessRole.VIEWER, AccessRole.SUBMITTER, AccessRole.OPERATOR, AccessRole.ADMIN, AccessRole.NODE)
+_GRANTED: Final = (
+    AccessRole.VIEWER,
+    AccessRole.SUBMITTER,
+    AccessRole.OPERATOR,
+    AccessRole.ADMIN,
+    AccessRole.MONITOR,
+    AccessRole.NODE,
+)
 _NAMESPACED: Final = (AccessRole.VIEWER, AccessRole.SUBMITTER)
 _PEOPLE: Final = (IdentityKind.USER, IdentityKind.WEB)
 _RANGE: Final = re.compile(r"([a-z0-9][-.a-z0-9]*)\{([0-9]{1,9})\.\.([0-9]{1,9})\}", re.ASCII)

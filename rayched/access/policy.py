@@ -41,6 +41,8 @@ class AccessRole(enum.StrEnum):
     ADMIN = "admin"
     NODE = "node"
     REPLICA = "replica"
+    MONITOR = "monitor"
+    """No column: what it may read over HTTP is in http_policy.py."""
 
 
 class AccessScope(enum.Enum):
@@ -177,7 +179,7 @@ Health.Watch                   -            all   -       -          -         -
 ServerReflection.ServerReflectionInfo  -    all   -       -          -         -      -     -
 """
 
-_ROLES: Final = tuple(AccessRole)
+_ROLES: Final[tuple[AccessRole, ...]] = tuple(role for role in AccessRole if role is not AccessRole.MONITOR)
 _NO_SCOPE: Final = "-"
 
 Cells = Mapping[AccessRole, AccessScope]

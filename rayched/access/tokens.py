@@ -156,6 +156,10 @@ class TokenTable:
         """What could not be read, a line each; the first of them."""
         return [self._problems[key] for key in sorted(self._problems)[:PROBLEMS_MAX]]
 
+    def with_id(self, id: str) -> BearerToken | None:
+        """Whether it counts or not."""
+        return self._by_id.get(id)
+
     def count(self, now: float) -> int:
         """How many have not expired at a time in seconds since 1970."""
         return sum(now < one.expires_at for one in self._by_id.values())

@@ -55,6 +55,7 @@ _COMMANDS: dict[str, CommandPlace] = {
     "plan": CommandPlace("plan_command", "plan", "Show where pods would go, changing nothing."),
     "queue": CommandPlace("queue_command", "queue", "Show pods that wait for a node."),
     "leader": CommandPlace("cluster_commands", "leader", "Show who leads."),
+    "login": CommandPlace("login_command", "login", "Get a certificate with a token."),
     "whoami": CommandPlace("access_commands", "whoami", "Show who the cluster takes you for."),
     "can-i": CommandPlace("access_commands", "can_i", "Say whether something would be allowed."),
     "node": CommandPlace("node_command", "node", "Make this host a node: run the pods that are bound to it."),

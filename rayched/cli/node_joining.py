@@ -6,20 +6,18 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from rayched.cli.printing import fail, note, wrong
 from rayched.client.contexts import NO_CONTEXT, choose
+from rayched.client.endpoints import TOKEN_PORT
 from rayched.pki.client_token import TokenFiles
 from rayched.pki.errors import PkiError
 
 if TYPE_CHECKING:
     from rayched.nodes.agent.own_certificate import NodeCertificate
-
-TOKEN_PORT: Final = 7421
-"""Where replicas take tokens, as a rule."""
 
 
 @dataclass(frozen=True, kw_only=True)

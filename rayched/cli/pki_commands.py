@@ -177,6 +177,40 @@ def join_token(
     hand_out(issued, file)
 
 
+@pki.command("renew", cls=KubectlCommand)
+def renew(
+    directory: Annotated[Path, typer.Argument(metavar="DIR", hidden=True)],
+    servers: Annotated[
+        str, typer.Option("--servers", metavar="HOST:PORT,...", help="Replicas, of which one signs.", show_default=False)
+    ] = "",
+    if_due: Annotated[bool, typer.Option("--if-due", help="Only where a third of its time is left, or less.")] = False,
+) -> None:
+    """Have the certificate in a directory renewed by the cluster, by showing it, with a new key.
+
+    DIR has tls.crt, tls.key and ca.crt; who uses them reads them anew. A replica or a gateway gets one for the same hosts. It
+    needs a replica that signs (`rayched replica --signer`). Run it by a timer, with --if-due.
+
+    \b
+      rayched pki renew /etc/rayched/tls --servers 10.0.0.11:7420,10.0.0.12:7420 --if-due
+    """
+    from rayched.client.signing import NotCertified, certified
+    from rayched.pki.held_certificate import HeldCertificate
+
+    if not servers:
+        wrong("--servers: is missing; want host:port of replicas, of which one signs")
+    with _told():
+        held = HeldCertificate(directory)
+        identity = held.identity()
+        if if_due and not held.is_due():
+            note(f"{identity}: has more than a third of its time left")
+            return
+        try:
+            _, until = certified(held, endpoints_of(servers), held.files, identity)
+        except NotCertified as error:
+            fail(f"{identity}: {error}")
+        out(f"{identity} until {_date(until)}, in {directory}")
+
+
 @pki.command("list", cls=KubectlCommand)
 def list_issued(directory: Directory = None) -> None:
     """Show all that was issued."""

@@ -26,6 +26,9 @@ from rayched.client.errors import ApiError, ClientClosed, api_error
 from rayched.pki.client_token import ShownByCaller
 
 ENVIRONMENT_VARIABLE: Final = "RAYCHED_SERVER"
+API_PORT: Final = 7420
+TOKEN_PORT: Final = 7421
+"""Where replicas take calls and tokens, as a rule."""
 DEFAULT_ENDPOINTS: Final = ("127.0.0.1:7420", "127.0.0.1:7421", "127.0.0.1:7422")
 
 CHANNEL_OPTIONS: Final = (

@@ -29,7 +29,6 @@ from rayched.gateway.limits import place_of
 from rayched.gateway.statuses import StatusFailure
 from rayched.gateway.token_judge import TokenJudge
 from rayched.pki.callers import Peer, peer_with
-from rayched.pki.certificates import serial_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +38,7 @@ class CallerIdentity:
     uri: str
     """Of the user in whose name replicas are asked; empty: nobody in particular, and the gateway asks in its own name."""
     serial: str
-    """Of the certificate that the user has shown, hexadecimal, as replicas look it up in their deny list."""
+    """Of the certificate that the user has shown, as replicas look it up (Peer.shown)."""
     token: str = field(default="", repr=False)
     """The bearer token that the user has shown in the place of a certificate; replicas are asked with it."""
 
@@ -92,7 +91,7 @@ class CallerJudge:
             raise _unauthorized(why)
         if peer.identity.kind is not IdentityKind.USER:
             raise StatusFailure(403, "Forbidden", f"{peer.identity} is no user, and the gateway answers users alone")
-        return CallerIdentity(peer.identity.uri, serial_text(peer.certificate.serial))
+        return CallerIdentity(peer.identity.uri, peer.shown)
 
 
 def peer_of(request: web.Request) -> Peer | str | None:

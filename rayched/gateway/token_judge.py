@@ -15,14 +15,13 @@ from typing import Final
 
 import grpc
 
+from rayched.access.wrong_credentials import WrongCredentials
 from rayched.client.errors import ApiError
 from rayched.gateway.statuses import StatusFailure
 
 KNOWN_SECONDS: Final = 1.0
 _KNOWN_MAX: Final = 1_024
-WRONG_A_MINUTE: Final = 20
-_MINUTE: Final = 60.0
-_ADDRESSES_MAX: Final = 4_096
+WRONG_A_MINUTE: Final = 20.0
 TOKEN_CHARACTERS_MAX: Final = 128
 """One has 55."""
 
@@ -35,16 +34,15 @@ class TokenJudge:
         self._whose = whose
         self._clock = clock
         self._known: dict[bytes, tuple[str, float]] = {}
-        self._wrong: dict[str, tuple[int, float]] = {}
-        """By address: how many, and until when they count."""
+        self._wrong = WrongCredentials()
 
     async def uri_of(self, token: str, address: str) -> str:
         """Raises StatusFailure where it does not count, or cannot be judged now."""
         now = self._clock()
-        count, until = self._wrong.get(address, (0, 0.0))
-        if count >= WRONG_A_MINUTE and now < until:
-            text = f"{address} has shown {WRONG_A_MINUTE} wrong tokens in a minute"
-            raise StatusFailure(429, "TooManyRequests", text, retry_after_seconds=max(1, round(until - now)))
+        wait = self._wrong.wait(address, WRONG_A_MINUTE, now)
+        if wait:
+            text = f"{address} has shown {WRONG_A_MINUTE:g} wrong tokens in a minute"
+            raise StatusFailure(429, "TooManyRequests", text, retry_after_seconds=max(1, round(wait)))
         key = hashlib.sha256(token.encode(errors="replace")).digest()
         uri, known_until = self._known.get(key, ("", 0.0))
         if now < known_until:
@@ -72,13 +70,5 @@ class TokenJudge:
 
     def _refused(self, address: str, now: float, why: str) -> StatusFailure:
         """Counts it."""
-        if len(self._wrong) >= _ADDRESSES_MAX:
-            self._wrong = {one: found for one, found in self._wrong.items() if now < found[1]}
-        count, until = self._wrong.get(address, (0, 0.0))
-        if now >= until:
-            count, until = 0, now + _MINUTE
-        if count + 1 == WRONG_A_MINUTE:
-            until = now + _MINUTE
-        if address in self._wrong or len(self._wrong) < _ADDRESSES_MAX:
-            self._wrong[address] = count + 1, until
+        self._wrong.shown(address, WRONG_A_MINUTE, now)
         return StatusFailure(401, "Unauthorized", why)

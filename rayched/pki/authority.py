@@ -24,7 +24,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from rayched.access.identity import Identity
-from rayched.pki.certificates import key_id_of, pem_of, read_bundle, read_private_key
+from rayched.pki.certificates import MADE_WITH, key_id_of, pem_of, read_bundle, read_private_key
 from rayched.pki.errors import PkiError
 
 AUTHORITY_DAYS: Final = 3650
@@ -68,6 +68,8 @@ class LeafRequest:
     """Its holder is dialled, at `hosts`, beside calling others."""
     hosts: tuple[str, ...] = ()
     """DNS names and IP addresses."""
+    token_id: str = ""
+    """Of the bearer token that it is made with; empty: there is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +152,7 @@ class Authority:
         serial = self.maker.serial()
         usages = [ExtendedKeyUsageOID.CLIENT_AUTH, *([ExtendedKeyUsageOID.SERVER_AUTH] if request.serves else [])]
         certificate = (
-            _builder(_name(request.identity.name), self.certificate.subject, key, serial, now, ends)
+            _builder(_name(request.identity.name, request.token_id), self.certificate.subject, key, serial, now, ends)
             .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
             .add_extension(_usage(signs=False), critical=True)
             .add_extension(x509.ExtendedKeyUsage(usages), critical=False)
@@ -204,8 +206,9 @@ def _usage(*, signs: bool) -> x509.KeyUsage:
     )
 
 
-def _name(common_name: str) -> x509.Name:
-    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name[:_COMMON_NAME_MAX])])
+def _name(common_name: str, token_id: str = "") -> x509.Name:
+    made_with = [x509.NameAttribute(NameOID.SERIAL_NUMBER, MADE_WITH + token_id)] if token_id else []
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name[:_COMMON_NAME_MAX]), *made_with])
 
 
 def _uri(text: str) -> x509.UniformResourceIdentifier:

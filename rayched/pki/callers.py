@@ -30,6 +30,11 @@ class Peer:
     identity: Identity
     certificate: CertificateFacts
 
+    @property
+    def shown(self) -> str:
+        """What a gateway tells replicas of it: the serial number, and behind a blank the id of the token that is behind it."""
+        return f"{serial_text(self.certificate.serial)} {self.certificate.token_id}".rstrip()
+
     def fault(self, now: float, deny_list: DenyList) -> str:
         """Why the certificate does not count any more; empty: it does. `now`: seconds since 1970."""
         serial = serial_text(self.certificate.serial)

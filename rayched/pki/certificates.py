@@ -14,13 +14,15 @@ from cryptography import x509
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_pem_private_key
-from cryptography.x509.oid import ExtendedKeyUsageOID
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from rayched.pki.errors import PkiError
 
 _UNREADABLE: Final = (ValueError, x509.DuplicateExtension, x509.UnsupportedGeneralNameType, UnsupportedAlgorithm)
 """What cryptography raises for bytes that are no certificate, and for extensions that are none."""
 _KEY_ID_BYTES: Final = 8
+MADE_WITH: Final = "rayched-token:"
+"""Before the id of a token, in the serial number of a certificate's subject; what others write there means nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +43,10 @@ class CertificateFacts:
     """The same of clientAuth. One without any extended key usage is for neither."""
     key_id: str
     """Of its public key."""
+    token_id: str = ""
+    """Of the bearer token that it was made with, while which it counts; empty: there was none."""
+    hosts: tuple[str, ...] = ()
+    """Names, in lower case, and addresses where its holder may be dialled."""
 
 
 def serial_text(serial: int) -> str:
@@ -57,6 +63,7 @@ def facts_of(certificate: x509.Certificate) -> CertificateFacts:
         usage = _extension(extensions, x509.ExtendedKeyUsage)
         constraints = _extension(extensions, x509.BasicConstraints)
         key_id = key_id_of(certificate.public_key())
+        token_id = _token_id(certificate.subject)
     except _UNREADABLE as error:
         raise PkiError(f"a certificate whose extensions cannot be read ({error})") from error
     return CertificateFacts(
@@ -68,7 +75,14 @@ def facts_of(certificate: x509.Certificate) -> CertificateFacts:
         serves=usage is not None and ExtendedKeyUsageOID.SERVER_AUTH in usage,
         calls=usage is not None and ExtendedKeyUsageOID.CLIENT_AUTH in usage,
         key_id=key_id,
+        token_id=token_id,
+        hosts=_hosts_in(names),
     )
+
+
+def _token_id(subject: x509.Name) -> str:
+    texts = [str(one.value) for one in subject.get_attributes_for_oid(NameOID.SERIAL_NUMBER)]
+    return next((text.removeprefix(MADE_WITH) for text in texts if text.startswith(MADE_WITH)), "")
 
 
 def hosts_of(certificate: x509.Certificate) -> frozenset[str]:
@@ -77,10 +91,14 @@ def hosts_of(certificate: x509.Certificate) -> frozenset[str]:
         names = _extension(certificate.extensions, x509.SubjectAlternativeName)
     except _UNREADABLE as error:
         raise PkiError(f"a certificate whose extensions cannot be read ({error})") from error
+    return frozenset(_hosts_in(names))
+
+
+def _hosts_in(names: x509.SubjectAlternativeName | None) -> tuple[str, ...]:
     if names is None:
-        return frozenset()
+        return ()
     dns, places = names.get_values_for_type(x509.DNSName), names.get_values_for_type(x509.IPAddress)
-    return frozenset([*(one.lower() for one in dns), *map(str, places)])
+    return (*(one.lower() for one in dns), *map(str, places))
 
 
 def read_certificates(pem: bytes, what: str) -> list[x509.Certificate]:

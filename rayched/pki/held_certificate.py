@@ -13,10 +13,10 @@ from typing import Final
 
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from rayched.access.identity import Identity
+from rayched.access.identity import Identity, IdentityError
 from rayched.pki import private_files
 from rayched.pki.authority import KeyMaker, key_pem_of
-from rayched.pki.certificates import CertificateFacts, check_pair, facts_of, read_bundle
+from rayched.pki.certificates import CertificateFacts, check_pair, facts_of, read_bundle, read_certificates
 from rayched.pki.errors import PkiError
 from rayched.pki.signing_requests import signing_request
 from rayched.pki.tls_files import TlsFiles
@@ -47,6 +47,14 @@ class HeldCertificate:
         """Whether there is one of this identity that has not expired."""
         facts = self._facts()
         return facts is not None and facts.uris == (str(identity),) and facts.not_after > self._clock()
+
+    def identity(self) -> Identity:
+        """Whose it is. Raises PkiError where there is none."""
+        facts = facts_of(read_certificates(private_files.read(self.files.certificate), str(self.files.certificate))[0])
+        try:
+            return Identity.parse(facts.uris[0] if len(facts.uris) == 1 else "")
+        except IdentityError as error:
+            raise PkiError(f"{self.files.certificate}: has {len(facts.uris)} URIs among its names ({error})") from None
 
     def _facts(self) -> CertificateFacts | None:
         """None: there are no files that fit together."""

@@ -9,7 +9,8 @@ Blocks: a lock, and a line that is brought to disk.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Self
 
@@ -34,7 +35,7 @@ class SignedOnline:
 
 
 class OnlineSigner:
-    """Signs in one trust domain, for those who are not dialled."""
+    """Signs in one trust domain. Hosts are those that the authority has put into a certificate before."""
 
     def __init__(self, directory: PkiDirectory) -> None:
         self._directory = directory
@@ -52,17 +53,27 @@ class OnlineSigner:
         return cls(found)
 
     @staticmethod
-    def refusal(identity: Identity) -> str:
-        """Why no certificate of this identity is signed here; empty: it is."""
+    def refusal(identity: Identity, hosts: Sequence[str] = ()) -> str:
+        """Why no certificate of this identity is signed here; empty: it is. `hosts`: that its present certificate names."""
         rule = CERTIFICATE_KINDS[identity.kind]
-        if rule.serves or rule.may_serve:
-            # The hosts in it would be the word of whoever asks.
+        if (rule.serves and not hosts) or rule.may_serve:
+            # Hosts that no certificate has shown would be the word of whoever asks.
             return f"a certificate of the kind {identity.kind.value} names hosts; `rayched pki issue` makes it"
         return ""
 
-    def sign(self, identity: Identity, signing_request: bytes) -> SignedOnline:
-        """Raises PkiError."""
-        wanted = leaf_request(identity.trust_domain, identity.kind, identity.name)
+    def sign(
+        self,
+        identity: Identity,
+        signing_request: bytes,
+        seconds: float | None = None,
+        token_id: str = "",
+        hosts: Sequence[str] = (),
+    ) -> SignedOnline:
+        """`seconds`: how long it is valid at most; `token_id`: of the bearer token that it is made with; `hosts`: of who is
+        dialled, as a certificate has them that this authority has signed. Raises PkiError."""
+        wanted = leaf_request(identity.trust_domain, identity.kind, identity.name, hosts)
+        if seconds is not None:
+            wanted = replace(wanted, seconds=min(wanted.seconds, int(seconds)), token_id=token_id)
         made = self._directory.certify(wanted, signing_request)
         facts = facts_of(read_certificates(made, "the certificate that was signed")[0])
         return SignedOnline(made, self._directory.bundle, serial_text(facts.serial), facts.not_after)

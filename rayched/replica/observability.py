@@ -10,6 +10,8 @@
 livez depends on nothing outside the process, neither on etcd nor on Ray: all replicas would be restarted together. A standby is
 ready, for it serves the API. healthz fails on a leader that neither renews nor steps down.
 
+Where it is not on loopback it speaks TLS, and but for the health checks asks who reads (access/http_policy.py).
+
 Threads: the endpoint's. What lives in the event loop is asked there, with a deadline.
 """
 
@@ -22,15 +24,16 @@ import logging
 import os
 import platform
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from datetime import UTC, datetime
-from typing import Final
+from typing import Any, Final, TypeVar
 
 from prometheus_client import REGISTRY, CollectorRegistry, Metric
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.metrics_core import GaugeMetricFamily
 
+from rayched.access.http_policy import check_paths
 from rayched.pki.https import HttpsCertificate
 from rayched.replica.certificate_metrics import etcd_certificate_metrics, insecure_etcd_metric
 from rayched.replica.configuration_shown import configuration_shown
@@ -41,16 +44,20 @@ from rayched.replica.scheduler_settings import SchedulerSettings
 from rayched.replica.settings import LOOPBACK, ReplicaSettings
 from rayched.replica.source_commit import source_commit
 from rayched.server.app import ApiServer
+from rayched.server.errors import ApiFailure, unavailable
 from rayched.server.http.health_checks import PING, Check, HealthChecks
 from rayched.server.http.http_endpoint import JSON, Answer, HttpEndpoint, Request, Route
+from rayched.server.http.http_readers import guarded, guarded_health
 from rayched.server.http.scrapes import LimitedScrapes
 
 TICK_SECONDS: Final = 1.0
 STUCK_SECONDS: Final = 10.0
 """An event loop that has not turned for so long serves nobody."""
 _SCRAPE_SECONDS_MAX: Final = 4.0
-"""Actors that do not answer in time are left out of a scrape."""
+"""Actors that do not answer in time are left out of a scrape, and who is not judged in time reads nothing."""
 _LIVEZ, _READYZ, _HEALTHZ = "livez", "readyz", "healthz"
+
+T = TypeVar("T")
 
 log = logging.getLogger("rayched.replica")
 
@@ -101,16 +108,18 @@ class Observability:
         self._slis.register(_Collector(self._checks.metrics))
 
     def open(self) -> str | None:
-        """Where it listens, as a URL; None where it is turned off. Raises ListenError."""
+        """Where it listens, as a URL; None where it is turned off. Raises ListenError, PolicyError for a path without a row."""
         place = self._settings.http_place
         if place is None:
             return None
         self._loop = asyncio.get_running_loop()
-        tls, certificate = self._settings.tls, None
+        tls, certificate, routes = self._settings.tls, None, self._routes()
+        check_paths(routes)
         if tls is not None and place[0] not in LOOPBACK:
-            certificate = HttpsCertificate(tls.certificate, tls.key)
+            certificate = HttpsCertificate(tls.certificate, tls.key, tls.ca)
+            routes = {path: self._guarded(path, route) for path, route in routes.items()}
         parents = frozenset(f"/{group}" for group in (_LIVEZ, _READYZ, _HEALTHZ))
-        self._endpoint = HttpEndpoint(*place, self._routes(), parents, self._settings.http_names, certificate)
+        self._endpoint = HttpEndpoint(*place, routes, parents, self._settings.http_names, certificate)
         self._endpoint.start()
         return f"{'http' if certificate is None else 'https'}://{self._endpoint.address}"
 
@@ -143,6 +152,25 @@ class Observability:
             "/version": lambda _: _json({"version": self._version, "commit": self._commit, "python": platform.python_version()}),
         }
 
+    def _guarded(self, path: str, route: Route) -> Route:
+        """For whoever may read it."""
+        if path.removeprefix("/") in (_LIVEZ, _READYZ, _HEALTHZ):
+            return guarded_health(route, self._judge)
+        return guarded(path, route, self._judge)
+
+    def _judge(self, request: Request, path: str) -> ApiFailure | None:
+        """Why who asks may not read the path; the event loop knows who may."""
+
+        async def judged() -> tuple[ApiFailure | None]:
+            try:
+                self._server.judge_reader(request, path)
+            except ApiFailure as failure:
+                return (failure,)
+            return (None,)
+
+        found = self._in_loop(judged())
+        return unavailable("this replica cannot say now who may read what; try again") if found is None else found[0]
+
     def _loop_problem(self) -> str | None:
         seconds = _boottime() - self._ticked
         return f"the event loop has not turned for {seconds:.0f} s" if seconds > STUCK_SECONDS else None
@@ -165,24 +193,30 @@ class Observability:
 
     def _asked_of_loop(self) -> tuple[list[Metric], list[Metric]]:
         """What the server and the actors count."""
-        if self._loop is None or self._stopping:
+        if self._stopping:
             return [], []
 
         async def ask() -> tuple[list[Metric], list[Metric]]:
             return self._server.metrics(), await self._actors.metrics()
 
-        asking = ask()
+        return self._in_loop(ask()) or ([], [])
+
+    def _in_loop(self, asking: Coroutine[Any, Any, T]) -> T | None:
+        """What the event loop answers; None: it has ended, or did not answer in time."""
+        if self._loop is None:
+            asking.close()
+            return None
         try:
             answer = asyncio.run_coroutine_threadsafe(asking, self._loop)
         except RuntimeError:
             asking.close()  # the loop has ended
-            return [], []
+            return None
         try:
             return answer.result(_SCRAPE_SECONDS_MAX)
         except FutureTimeoutError:
             answer.cancel()
-            log.warning("a scrape lacks what the server and the actors count: no answer within %.0f s", _SCRAPE_SECONDS_MAX)
-            return [], []
+            log.warning("the event loop has not answered a reader of the HTTP endpoint within %.0f s", _SCRAPE_SECONDS_MAX)
+            return None
 
     def _statusz(self) -> str:
         leader = self._leadership.leader()

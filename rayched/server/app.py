@@ -30,8 +30,10 @@ from rayched.api.defaulting import default
 from rayched.api.kinds import NAMESPACE, wrap
 from rayched.server.admission.deletion import SYSTEM_NAMESPACES
 from rayched.server.edge.connection_sweeper import sweeping
+from rayched.server.errors import unavailable
 from rayched.server.http.api_metrics import certificate_metrics
 from rayched.server.http.health import Health
+from rayched.server.http.http_endpoint import Request
 from rayched.server.objects import Objects, lost_write, timestamp_now
 from rayched.server.peers import ServerTls
 from rayched.server.ports import LeadershipPort, SchedulerPort
@@ -158,6 +160,12 @@ class ApiServer:
         if self._running is None:
             return []
         return [*self._running.metrics(), *certificate_metrics(self._options.tls, time.time())]
+
+    def judge_reader(self, request: Request, path: str) -> None:
+        """Who reads over HTTP, where roles are asked for. Raises ApiFailure where they may not. In the event loop."""
+        if self._running is None:
+            raise unavailable("the API is not started")
+        self._running.readers.judge(request, path)
 
     async def announce_stop(self) -> None:
         """Health turns NOT_SERVING for good; calls are still served."""

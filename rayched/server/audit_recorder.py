@@ -27,13 +27,13 @@ from rayched.access.audit_levels import level_of, may_be_renewal, request_shown
 from rayched.access.audit_line import TEXT_MAX, AuditEntry, AuditLevel, AuditStage
 from rayched.access.policy import NO_KIND
 from rayched.access.requests import Facts, RequestFacts
+from rayched.access.token_buckets import TokenBuckets
 from rayched.api import kinds
 from rayched.pki.callers import Peer
 from rayched.pki.certificates import serial_text
 from rayched.server.admission.write_gate import CALLS
 from rayched.server.audit_writer import AuditWriter, time_text
 from rayched.server.edge.caller import Caller, address_of
-from rayched.server.edge.token_buckets import TokenBuckets
 from rayched.server.errors import ApiFailure, Code, not_now
 from rayched.server.peers import peer_of
 

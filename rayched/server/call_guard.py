@@ -18,7 +18,7 @@ found by `authorize`, and not by `identify`.
 
 Who shows a bearer token is the identity that it stands for, on a connection with TLS and without a certificate, and nowhere
 else. A token for somebody else was made by an administrator, and counts while that is one. A join token stands for a node, and is
-good for a certificate of it alone.
+good for a certificate of it alone. A certificate that was made with a token counts while the token does.
 
 A stream goes on only while its caller may have it: when a binding changes, all streams that are open are judged again, and those
 that may not be there any more end as PERMISSION_DENIED. So do those of a token that counts no more, as UNAUTHENTICATED.
@@ -53,6 +53,7 @@ from rayched.server.peers import LOOK_SECONDS
 TOKEN_METADATA: Final = "authorization"
 NO_SUCH_TOKEN: Final = "want a bearer token of this cluster that is not expired or revoked; `rayched token create` makes one"
 _TOKEN_AT_THE_WRONG_PLACE: Final = "a token is taken at the address of a replica's --token-listen alone"
+_NO_NEW_TOKENS: Final = "this replica does not follow etcd now, so it knows no new tokens; try again"
 _NOT_READ: Final = "this replica has not read the role bindings from etcd yet; try again"
 _CLAIM_MAX: Final = 256
 """Characters that are kept of what is not believed."""
@@ -67,7 +68,8 @@ _ACCESS_WRITES: Final = frozenset(call for call in CALLS if call.startswith("Acc
 _ABOUT_ONESELF: Final = frozenset({"Access.CanI", "Access.IssueToken", "Access.RevokeToken", "Access.SignCertificate"})
 """Calls about the caller where their requests name nobody."""
 _JOINS: Final = "Access.SignCertificate"
-_OUTLIVE_TOKENS: Final = frozenset({"Access.IssueToken", _JOINS})
+"""Which a gateway calls for itself as well, to renew its own."""
+_OUTLIVES_TOKENS: Final = "Access.IssueToken"
 _BOUND: Final = (IdentityKind.USER, IdentityKind.WEB, IdentityKind.NODES)
 """Kinds whose rights come from bindings."""
 _ASK_FOR_OTHERS: Final = (IdentityKind.REPLICA, IdentityKind.WEB)
@@ -78,6 +80,7 @@ RULE_ACCESS_BEFORE_READING: bool = True
 RULE_ACCESS_REQUESTS: bool = True
 RULE_ACCESS_STREAMS_END: bool = True
 RULE_ACCESS_TOKENS_END_WITH_THEIR_MAKERS_ROLE: bool = True
+RULE_ACCESS_CERTIFICATES_END_WITH_TOKENS: bool = True
 """Broken by tests alone, as the others are."""
 
 IdentityOf = Callable[[Any], Identity]
@@ -105,16 +108,19 @@ class CallGuard:
         identity_of: IdentityOf = loopback_identity,
         *,
         serial_of: Callable[[Any], str] | None = None,
+        token_id_of: Callable[[Any], str] | None = None,
         takes_tokens: bool = False,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """`serial_of`: that of the certificate which a call's context has, "" for none; None: nobody has any. `takes_tokens`:
-        of who is on a connection with TLS and without a certificate; `clock`: seconds since 1970."""
+        """`serial_of`: that of the certificate which a call's context has, "" for none; None: nobody has any. `token_id_of`:
+        of the bearer token that this one was made with, "" for none. `takes_tokens`: of who is on a connection with TLS and
+        without a certificate; `clock`: seconds since 1970."""
         self.authorizer: Final = authorizer
         self.tokens: Final = TokenTable()
         self.revoked: Final = RevocationTable()
         self._proves = serial_of is not None
-        self._serial_of = serial_of or _no_serial
+        self._serial_of = serial_of or _none
+        self._token_id_of = token_id_of or _none
         self._takes_tokens = takes_tokens
         self._clock = clock
         self._identity_of = identity_of
@@ -145,7 +151,8 @@ class CallGuard:
             raise ApiFailure(Code.PERMISSION_DENIED, f"{identity} may ask for users of its cluster alone, and {asker} is none")
         is_passed_on = identity.kind is not IdentityKind.WEB
         caller = Caller(asker, peer, address_of(peer), is_passed_on=is_passed_on, passed_on_by=identity.uri)
-        caller.asker_serial = "" if is_passed_on else _metadata(context, FOR_SERIAL_METADATA)
+        if not is_passed_on:
+            caller.asker_serial, _, caller.made_with = _metadata(context, FOR_SERIAL_METADATA).partition(" ")
         return self._let_in(caller, context)
 
     def _let_in(self, caller: Caller, context: Any) -> Caller:
@@ -153,6 +160,7 @@ class CallGuard:
         caller.granted = self.authorizer.table.limits_of(caller.identity)
         caller.serial = self._serial_of(context)
         if not caller.passed_on_by:
+            caller.made_with = self._token_id_of(context)
             self.check(caller)
         return caller
 
@@ -162,7 +170,7 @@ class CallGuard:
         found = self.tokens.find(text, self._clock()) if scheme.lower() == "bearer" else None
         if found is None:
             if scheme.lower() == "bearer" and not self.tokens.is_current:
-                raise unavailable("this replica does not follow etcd now, so it knows no new tokens; try again")
+                raise unavailable(_NO_NEW_TOKENS)
             raise unauthenticated(NO_SUCH_TOKEN)
         return Caller(found.subject, peer, address_of(peer), found)
 
@@ -187,7 +195,7 @@ class CallGuard:
         if caller.asker_serial in self.revoked:
             # Without it: that of the gateway, which is the client here, still counts.
             raise unauthenticated(f"certificate {caller.asker_serial} of {caller.identity} is revoked")
-        token = caller.token
+        token = self._behind(caller) if caller.made_with and RULE_ACCESS_CERTIFICATES_END_WITH_TOKENS else caller.token
         for uri in (caller.identity.uri, caller.passed_on_by, "" if token is None else token.maker.uri):
             if uri in self.revoked:
                 raise unauthenticated(f"{uri} is refused by an administrator; `rayched access denied` shows why")
@@ -206,16 +214,26 @@ class CallGuard:
             text = f"token {token.id} for {token.subject} was made by {token.maker}, who has no longer the role admin"
             raise ApiFailure(Code.PERMISSION_DENIED, text)
 
+    def _behind(self, caller: Caller) -> BearerToken:
+        """The token that the caller's certificate was made with, and counts while. Raises UNAUTHENTICATED, UNAVAILABLE."""
+        found = self.tokens.with_id(caller.made_with)
+        if found is not None and found.subject == caller.identity:
+            return found
+        if not self.tokens.is_current:
+            raise unavailable(_NO_NEW_TOKENS)
+        text = f"certificate {caller.serial} of {caller.identity} was made with a token that counts no more: `rayched login`"
+        # That of a gateway, which is the client then, still counts.
+        raise unauthenticated(text, "" if caller.passed_on_by else caller.serial)
+
     def authorize(self, caller: Caller, call: str) -> None:
         """Before anything of the request is read. Raises PERMISSION_DENIED, UNAUTHENTICATED."""
         if caller.refused is not None:
             raise caller.refused
         if caller.passed_on_by:
             self.check(caller)
-        if caller.by_gateway and call in _ACCESS_WRITES:
+        if caller.by_gateway and call in _ACCESS_WRITES and (caller.passed_on_by or call != _JOINS):
             raise denied(caller.identity.uri, call, "through a gateway nothing is changed of who may what; ask a replica itself")
-        if caller.token is not None:
-            _refuse_of_token(caller.token, call)
+        _refuse_of_token(caller, call)
         if not RULE_ACCESS_BEFORE_READING:
             return
         if caller.is_agent:
@@ -227,6 +245,13 @@ class CallGuard:
         if not caller.is_agent:
             # Of an agent it is to be told first that its request is about another node.
             self._refuse_what_is_not_known(call)
+
+    def authorize_path(self, caller: Caller, path: str) -> None:
+        """Of what is read over HTTP. Raises PERMISSION_DENIED, UNAVAILABLE."""
+        self._refuse_what_is_not_known(path)
+        refusal = self.authorizer.begin_reading(caller.identity, path)
+        if refusal is not None:
+            raise self._denied(caller, refusal)
 
     def judge(self, caller: Caller, call: str, request: Any) -> None:
         """Raises PERMISSION_DENIED, and what a request raises that cannot be read."""
@@ -309,7 +334,7 @@ class CallGuard:
         """Until cancelled: streams of tokens end when these expire."""
         while True:
             await asyncio.sleep(LOOK_SECONDS)
-            if any(caller.token is not None for caller in self._open):
+            if any(caller.is_by_token for caller in self._open):
                 self.judge_open_streams(of_tokens_alone=True)
 
     def judge_open_streams(self, *, of_tokens_alone: bool = False) -> None:
@@ -317,7 +342,7 @@ class CallGuard:
         if not RULE_ACCESS_STREAMS_END:
             return
         for caller, (call, task) in tuple(self._open.items()):
-            if of_tokens_alone and caller.token is None:
+            if of_tokens_alone and not caller.is_by_token:
                 continue
             if caller.ended is None and (failure := self._end_of(caller, call)) is not None:
                 caller.ended = failure
@@ -340,17 +365,17 @@ class CallGuard:
         return ApiFailure(Code.PERMISSION_DENIED, refusal.message)
 
 
-def _refuse_of_token(token: BearerToken, call: str) -> None:
-    """What no token lets, whomever it stands for. Raises PERMISSION_DENIED."""
-    if token.is_join and call != _JOINS:
-        raise denied(
-            token.subject.uri, call, "a join token is good for a certificate alone; then show that at --listen's address"
-        )
-    if not token.is_join and call in _OUTLIVE_TOKENS:
-        raise denied(token.subject.uri, call, "a token makes no other credential, which would outlive it; a certificate may")
+def _refuse_of_token(caller: Caller, call: str) -> None:
+    """What no token lets, whomever it stands for, nor a certificate that was made with one. Raises PERMISSION_DENIED."""
+    uri = caller.identity.uri
+    if caller.token is not None and caller.token.is_join:
+        if call != _JOINS:
+            raise denied(uri, call, "a join token is good for a certificate alone; then show that at --listen's address")
+    elif caller.is_by_token and call == _OUTLIVES_TOKENS:
+        raise denied(uri, call, "a token makes no other one, which would outlive it; a certificate of `rayched pki` may")
 
 
-def _no_serial(_: Any) -> str:
+def _none(_: Any) -> str:
     return ""
 
 

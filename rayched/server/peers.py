@@ -57,6 +57,12 @@ def serial_of(context: Any) -> str:
     return "" if peer is None else serial_text(peer.certificate.serial)
 
 
+def token_id_of(context: Any) -> str:
+    """Of the bearer token that this certificate was made with; "": there is none. Raises as `peer_of`."""
+    peer = peer_of(context) if context is not None else None
+    return "" if peer is None else peer.certificate.token_id
+
+
 class CertificateJudge:
     """Which peers a replica serves."""
 

@@ -34,6 +34,7 @@ from google.protobuf.message import DecodeError, Message
 
 from rayched.access.requests import RequestFacts
 from rayched.api.identity import FOR_METADATA
+from rayched.pki.callers import Peer
 from rayched.server.admission.large_objects import large_part
 from rayched.server.admission.write_gate import CALLS, WriteGate
 from rayched.server.audit_recorder import AuditRecorder, CallRecord
@@ -43,6 +44,7 @@ from rayched.server.edge.edge import Edge
 from rayched.server.edge.method_traits import MethodTraits, traits_of
 from rayched.server.edge.passage import Passage, too_slow
 from rayched.server.errors import ApiFailure, failure_of, invalid, one_line, trailers
+from rayched.server.peers import peer_of
 
 _WORD_START: Final = re.compile(r"(?<!^)(?=[A-Z])")
 
@@ -80,6 +82,11 @@ class Call:
     @property
     def caller(self) -> Caller:
         return self._passage.caller
+
+    @property
+    def shown(self) -> Peer | None:
+        """Whose certificate the connection has; None: it has none."""
+        return peer_of(self._context)
 
     @property
     def identity(self) -> str:

@@ -18,7 +18,7 @@ from rayched.pki.online_signer import OnlineSigner
 from rayched.server.audit_writer import AuditWriter
 from rayched.server.call_guard import INSECURE_BINDINGS, CallGuard, IdentityOf, loopback_identity
 from rayched.server.edge.limits import EdgeLimits
-from rayched.server.peers import ServerTls, serial_of
+from rayched.server.peers import ServerTls, serial_of, token_id_of
 from rayched.server.services.watch_service import WatchLimits
 from rayched.server.watching.watch_hub import HubLimits
 from rayched.store.keys import Keys
@@ -70,7 +70,14 @@ class ServerOptions:
         table = BindingTable((RoleBinding(admin, AccessRole.ADMIN),))
         takes_tokens = bool(self.token_listen_address)
         judge = self.tls.judge
-        return CallGuard(Authorizer(table), judge.identify, serial_of=serial_of, takes_tokens=takes_tokens, clock=judge.clock)
+        return CallGuard(
+            Authorizer(table),
+            judge.identify,
+            serial_of=serial_of,
+            token_id_of=token_id_of,
+            takes_tokens=takes_tokens,
+            clock=judge.clock,
+        )
 
 
 def host_and_port(options: ServerOptions) -> tuple[str, int]:

@@ -31,6 +31,7 @@ from rayched.server.edge.edge_metrics import edge_metrics
 from rayched.server.edge.grpc_options import server_options
 from rayched.server.http.api_metrics import api_metrics, audit_metrics
 from rayched.server.http.health import HEALTH, Health
+from rayched.server.http.http_readers import HttpReaders
 from rayched.server.objects import Objects
 from rayched.server.ports import LeadershipPort, SchedulerPort
 from rayched.server.server_options import ServerOptions
@@ -124,6 +125,7 @@ class ServerParts:
         tls = options.tls
         judge = None if tls is None else tls.judge
         self.edge = Edge(options.edge, EdgePorts(guard.identify, guard.authorize, judge, guard.check))
+        self.readers = HttpReaders(self.edge, guard)
         self.audit = None if options.audit is None else AuditRecorder(options.audit)
         delays = AttemptDelays(options.keys.prefix(POD), gate.large.tried, time.monotonic)
         store = AsyncStoreClient(self._channel, _STORE_DEADLINES, self.gate)

@@ -155,7 +155,7 @@ class AccessServicer:
 
     def SignCertificate(self, request, context):
         """Certifies a key, for one's own identity or as an administrator, where the replica has the authority's key: FAILED_PRECONDITION
-        where it has none. A join token is spent by it.
+        where it has none. A join token is spent by it. With a bearer token it lives 12 hours, and counts while the token does.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

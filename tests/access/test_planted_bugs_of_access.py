@@ -16,8 +16,10 @@ from tests.access import (
     test_answers,
     test_bindings,
     test_call_guard,
+    test_http_policy,
     test_matrix,
     test_object_rules,
+    test_refused_callers,
     test_ways_in,
 )
 from tests.access.matrix import bindings, table_of
@@ -61,6 +63,10 @@ NOTICED_BY: Final[Mapping[str, Callable[[], None]]] = MappingProxyType(
         "of a token the id is enough": test_call_guard.test_a_token_counts_as_it_was_made_and_until_it_expires,
         "tokens outlive their maker's role": test_call_guard.test_a_token_for_another_one_counts_while_its_maker_is_administrator,
         "revocations are not looked at": test_revocations.test_what_etcd_has_that_is_no_revocation_refuses_nobody,
+        "certificates outlive their tokens": (
+            test_refused_callers.test_a_certificate_counts_while_the_token_behind_it_does_at_a_gateway_as_well
+        ),
+        "a path is read without a role": test_http_policy.test_each_cell_answers_as_it_is_written,
         "the last administrator may go": test_access_service.test_the_last_administrator_stays,
     }
 )

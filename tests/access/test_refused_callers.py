@@ -9,6 +9,7 @@ import pytest
 from rayched.access.authorizing import Authorizer
 from rayched.access.bindings import read_binding
 from rayched.access.identity import Identity, IdentityKind
+from rayched.access.tokens import BearerToken
 from rayched.api.identity import FOR_METADATA, FOR_SERIAL_METADATA
 from rayched.server.admission.write_gate import CALLS
 from rayched.server.call_guard import CallGuard
@@ -109,3 +110,28 @@ def test_a_stream_that_waited_while_its_caller_was_refused_does_not_begin() -> N
         assert not guard._open
 
     asyncio.run(play())
+
+
+def test_a_certificate_counts_while_the_token_behind_it_does_at_a_gateway_as_well() -> None:
+    """A replica is told by the gateway which token that is."""
+    guard = refusing(GATEWAY, serial=LOST_SERIAL)
+    shown = asking_for("viewer", f"0c {behind('viewer', guard)}")
+    assert begin(guard, shown, "Submission.Get").identity == identity("viewer")
+    with pytest.raises(ApiFailure, match="was made with a token that counts no more") as raised:
+        begin(guard, asking_for("submitter", shown.invocation_metadata()[1][1]), "Submission.Get")
+    assert raised.value.trailers == (), "the gateway's own certificate counts"
+    guard.tokens.listed({})
+    with pytest.raises(ApiFailure, match="was made with a token that counts no more"):
+        begin(guard, shown, "Submission.Get")
+    guard.tokens.is_current = False
+    with pytest.raises(ApiFailure) as unknown:
+        begin(guard, shown, "Submission.Get")
+    assert unknown.value.code is Code.UNAVAILABLE, "it may be a new one"
+
+
+def behind(column: str, guard: CallGuard) -> str:
+    """The id of a token of somebody, which the guard knows."""
+    whose = identity(column)
+    made = BearerToken("aaaaaaaa", bytes(32), whose, whose, "", 0.0, 4e9)
+    guard.tokens.listed({b"/rayched/access/tokens/aaaaaaaa": made.stored()})
+    return made.id

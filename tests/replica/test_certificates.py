@@ -8,6 +8,7 @@ import re
 import ssl
 import threading
 import time
+import urllib.error
 import urllib.request
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -22,6 +23,7 @@ from rayched.nodes.hollow import HollowNodes
 from rayched.nodes.shapes import NodeShape, hollow_nodes
 from rayched.pki.directory import PkiDirectory
 from rayched.pki.issuing import leaf_request
+from rayched.pki.tls_files import TlsFiles
 from rayched.replica.cluster.local_cluster import LocalCluster, ReplicaProcess
 from rayched.replica.cluster.local_pki import LocalPki
 from rayched.replica.cluster.local_start import wait_until_up
@@ -157,7 +159,7 @@ def refused(client: Client) -> bool:
     return False
 
 
-@pytest.mark.row("B25", "B27")
+@pytest.mark.row("B25", "B27", "B107")
 def test_a_cluster_works_over_an_etcd_that_wants_certificates(tmp_path: Path, made: PkiDirectory) -> None:
     """Of the channels to etcd."""
     authority = an_authority()
@@ -180,16 +182,28 @@ def test_a_cluster_works_over_an_etcd_that_wants_certificates(tmp_path: Path, ma
         now = client.leader()
         assert (now.holder, now.epoch) == (leader.holder, leader.epoch)
         for replica in cluster.replicas:
-            assert b"rayched_certificate_expiry_seconds" in scraped(replica, made.path / "ca.crt")
+            assert cluster.tls is not None
+            assert b"rayched_certificate_expiry_seconds" in scraped(replica, cluster.tls)
 
 
-def scraped(replica: ReplicaProcess, ca: Path) -> bytes:
-    """What its HTTP endpoint, which is not on loopback alone, says over TLS."""
+def scraped(replica: ReplicaProcess, files: TlsFiles) -> bytes:
+    """What its HTTP endpoint, which is not on loopback alone, says over TLS to whoever has a role, and to nobody else."""
     found = re.search(r"health, metrics and status are at https://0\.0\.0\.0:(\d+)$", replica.log_file.read_text(), re.MULTILINE)
     assert found is not None
     with pytest.raises((OSError, http.client.HTTPException)):
         urllib.request.urlopen(f"http://127.0.0.1:{found[1]}/metrics", timeout=10)
-    context = ssl.create_default_context(cafile=str(ca))
+    context = ssl.create_default_context(cafile=str(files.ca))
+    for path, status in (("livez", 200), ("readyz", 200), ("readyz?verbose", 401), ("metrics", 401), ("configz", 401)):
+        assert status_of(f"https://127.0.0.1:{found[1]}/{path}", context) == status, path
+    context.load_cert_chain(files.certificate, files.key)
     with urllib.request.urlopen(f"https://127.0.0.1:{found[1]}/metrics", timeout=10, context=context) as answer:
         body: bytes = answer.read()
     return body
+
+
+def status_of(url: str, context: ssl.SSLContext) -> int:
+    try:
+        with urllib.request.urlopen(url, timeout=10, context=context) as answer:
+            return int(answer.status)
+    except urllib.error.HTTPError as error:
+        return error.code

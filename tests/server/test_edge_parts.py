@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rayched.access.identity import Identity, IdentityKind
+from rayched.access.token_buckets import TokenBuckets
 from rayched.api.services import DESCRIPTORS
 from rayched.server.admission.write_gate import CALLS, Precedence
 from rayched.server.call_guard import INSECURE_ADMIN
@@ -26,7 +27,6 @@ from rayched.server.edge.method_traits import (
     traits_of,
 )
 from rayched.server.edge.store_flow import StoreFlow
-from rayched.server.edge.token_buckets import TokenBuckets
 
 LEVELS = {
     Precedence.NODES: PriorityLevel.NODE,

@@ -211,11 +211,6 @@ def test_an_administrator_has_any_certificate_signed_that_names_no_hosts(token_w
         assert refused(lambda one=bad: admin.sign_certificate(one, OTHER)).code is Code.INVALID_ARGUMENT  # type: ignore[misc]
 
 
-def test_a_bearer_token_gets_no_certificate_which_would_outlive_it(token_world: TokenWorld) -> None:
-    client = token_world.shown(token_world.issue("alice").secret)
-    assert refused(lambda: certified(client, "")).code is Code.PERMISSION_DENIED
-
-
 def test_what_is_signed_is_in_the_authoritys_list_and_at_one_key(token_world: TokenWorld) -> None:
     admin = token_world.certified("admin")
     serials = [serial_text(certified(admin, OTHER).serial) for _ in range(3)]

@@ -17,12 +17,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-import grpc
-
 from rayched.access.identity import SCHEME, Identity, IdentityError, IdentityKind
-from rayched.client.client import Client
 from rayched.client.contexts import CONTEXT_FILE, write_context_file
-from rayched.client.errors import ApiError
+from rayched.client.signing import NotCertified, certified
 from rayched.pki import private_files
 from rayched.pki.certificates import facts_of, read_bundle
 from rayched.pki.client_token import CallerFiles, TokenFiles
@@ -33,7 +30,6 @@ LOOK_SECONDS: Final = 3600.0
 """Between two looks at a certificate that has time."""
 AGAIN_SECONDS: Final = 60.0
 """After a first failure; twice as long after each further one, up to LOOK_SECONDS."""
-_PATIENCE_SECONDS: Final = 10.0
 
 log = logging.getLogger(__name__)
 
@@ -114,30 +110,11 @@ class NodeCertificate:
         return _identity(private_files.read(authority), str(authority), self._node)
 
     def _ask(self, identity: Identity, servers: Sequence[str], files: CallerFiles) -> None:
-        """Of one after another. Raises JoinFault where nobody has signed."""
-        faults: list[str] = []
-        for server in servers:
-            with Client(server, tls=files, timeout_seconds=_PATIENCE_SECONDS) as client:
-                try:
-                    answer = client.sign_certificate(self._held.request(), str(identity))
-                except ApiError as error:
-                    faults.append(f"{server}: {error}")
-                    if not _may_sign_elsewhere(error):
-                        break
-                    continue
-            self._held.take(answer.certificate, answer.authorities, identity)
-            return
-        raise JoinFault(f"no replica has certified node {self._node}: {'; '.join(faults) or 'there is none to ask'}")
-
-
-def _may_sign_elsewhere(error: ApiError) -> bool:
-    """A replica that has no key, or does not answer, says nothing about the others."""
-    return error.code in (
-        grpc.StatusCode.FAILED_PRECONDITION,
-        grpc.StatusCode.UNAVAILABLE,
-        grpc.StatusCode.DEADLINE_EXCEEDED,
-        grpc.StatusCode.UNIMPLEMENTED,
-    )
+        """Raises JoinFault where nobody has signed."""
+        try:
+            certified(self._held, servers, files, identity)
+        except NotCertified as error:
+            raise JoinFault(f"no replica has certified node {self._node}: {error}") from None
 
 
 def _identity(bundle: bytes, what: str, node: str) -> Identity:

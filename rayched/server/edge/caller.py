@@ -41,6 +41,8 @@ class Caller:
     is_passed_on: bool = False
     serial: str = ""
     """Of the certificate that was shown."""
+    made_with: str = ""
+    """The id of the bearer token that the certificate was made with, which whoever calls has shown, here or to a gateway."""
     asker_serial: str = ""
     """Of the certificate that was shown to the gateway which asks for its user."""
     passed_on_by: str = ""
@@ -70,6 +72,11 @@ class Caller:
     def proves_nothing(self) -> bool:
         """It is an identity of a server without certificates."""
         return self.identity.trust_domain == INSECURE_DOMAIN
+
+    @property
+    def is_by_token(self) -> bool:
+        """It has shown a token, or a certificate that counts while one does."""
+        return self.token is not None or bool(self.made_with)
 
     @property
     def key(self) -> str:

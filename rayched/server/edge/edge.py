@@ -25,6 +25,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
+from rayched.access.token_buckets import TokenBuckets
+from rayched.access.wrong_credentials import WrongCredentials
 from rayched.server.edge.byte_budget import ByteBudget
 from rayched.server.edge.caller import Authorize, Caller, Check, Identify, address_of, is_local
 from rayched.server.edge.fairness import FairQueues
@@ -33,8 +35,6 @@ from rayched.server.edge.method_traits import MethodTraits, RateKind
 from rayched.server.edge.passage import RETRY_SECONDS, Passage
 from rayched.server.edge.seat_gate import SeatGate
 from rayched.server.edge.store_flow import StoreFlow
-from rayched.server.edge.token_buckets import TokenBuckets
-from rayched.server.edge.wrong_credentials import WrongCredentials
 from rayched.server.errors import ApiFailure, Code, over_limit
 from rayched.server.peers import CertificateJudge
 

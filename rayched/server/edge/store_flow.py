@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 
-from rayched.server.edge.token_buckets import TokenBuckets
+from rayched.access.token_buckets import TokenBuckets
 
 BURST_SECONDS = 2.0
 

@@ -4,7 +4,7 @@
 * `?verbose` lists them in any case; `?exclude=NAME` leaves one out, any number of times.
 * GROUP/NAME asks one check alone.
 
-Unlike in Kubernetes the list says why a check fails: whoever can reach the port may know.
+Unlike in Kubernetes the list says why a check fails, unless whoever asks is not to know that (`withholds`).
 
 Each result is counted, for /metrics/slis: kubernetes_healthcheck and kubernetes_healthchecks_total.
 Source: k8s.io/apiserver/pkg/server/healthz of Kubernetes 1.34. Any thread.
@@ -49,7 +49,7 @@ class HealthChecks:
         """What GET of the group's path, or of one below it, says."""
         checks = self._groups[group]
         if request.path:
-            return self._one(group, request.path.removeprefix("/"))
+            return self._one(group, request)
         left_out = {name for text in request.query.get("exclude", ()) for name in text.split(",")}
         unknown = sorted(left_out - {check.name for check in checks} - {""})
         lines, failed = [], False
@@ -59,7 +59,7 @@ class HealthChecks:
                 continue
             problem = self._ask(group, check)
             failed |= problem is not None
-            lines.append(f"[+]{check.name} ok" if problem is None else f"[-]{check.name} failed: {problem}")
+            lines.append(f"[+]{check.name} ok" if problem is None else f"[-]{check.name} failed: {_told(problem, request)}")
         if unknown:
             lines.append(f"warn: some health checks cannot be excluded: no matches for {', '.join(unknown)}")
         if not failed and "verbose" not in request.query:
@@ -89,13 +89,14 @@ class HealthChecks:
         problems: Iterable[tuple[Check, str | None]] = ((check, check.find()) for check in self._groups[group])
         return [f"{check.name}: {problem}" for check, problem in problems if problem is not None]
 
-    def _one(self, group: str, name: str) -> Answer:
+    def _one(self, group: str, request: Request) -> Answer:
         for check in self._groups[group]:
-            if check.name == name:
+            if check.name == request.path.removeprefix("/"):
                 problem = self._ask(group, check)
                 if problem is None:
                     return Answer(b"ok")
-                return Answer(f"internal server error: {problem}\n".encode(), status=HTTPStatus.INTERNAL_SERVER_ERROR)
+                text = f"internal server error: {_told(problem, request)}\n"
+                return Answer(text.encode(), status=HTTPStatus.INTERNAL_SERVER_ERROR)
         return Answer(b"404 page not found\n", status=HTTPStatus.NOT_FOUND)
 
     def _ask(self, group: str, check: Check) -> str | None:
@@ -104,3 +105,7 @@ class HealthChecks:
             self._last[group, check.name] = problem is None
             self._counts[group, check.name, "success" if problem is None else "error"] += 1
         return problem
+
+
+def _told(problem: str, request: Request) -> str:
+    return "reason withheld" if request.withholds else problem

@@ -12,8 +12,8 @@ KEPT_PATH is answered.
 A page in a browser reaches any port of its host under a name of its own that leads there. So whoever asks by a name that is not
 this endpoint's gets 421; an address is nobody's name.
 
-There is no authentication: whoever reaches the port can read it, so it is opened on loopback unless it was asked for otherwise,
-and then it speaks TLS.
+It asks nobody who he is. It is opened on loopback unless it was asked for otherwise, and then it speaks TLS; routes are told what
+certificate a caller has shown, and which credentials a request has, and may ask by themselves (http_readers.py).
 """
 
 from __future__ import annotations
@@ -24,10 +24,11 @@ import ipaddress
 import logging
 import socket
 import socketserver
+import ssl
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any, Final
 from urllib.parse import parse_qs, urlsplit
@@ -61,6 +62,12 @@ class Request:
     """The header; "" for none."""
     address: str = ""
     """Of the host that asks."""
+    certificate: bytes = b""
+    """In PEM, that the connection was made with; empty: none."""
+    authorization: str = field(default="", repr=False)
+    """The header; "" for none."""
+    withholds: bool = False
+    """Whoever asks may not know why something is wrong."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -323,12 +330,16 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         route, rest = found
         try:
             query = parse_qs(asked.query, keep_blank_values=True, max_num_fields=32)
-            answer = route(Request(rest, query, self.headers.get("Accept", ""), self.client_address[0]))
+            answer = route(self._request(rest, query))
         except Exception:
             # The border to the client; a broken page must not end the others.
             _log.exception("%s cannot be answered", asked.path)
             answer = Answer(b"500 internal error; the log says more\n", status=HTTPStatus.INTERNAL_SERVER_ERROR)
         self._send(answer, with_body)
+
+    def _request(self, rest: str, query: Mapping[str, list[str]]) -> Request:
+        accept, authorization = (self.headers.get(name, "") for name in ("Accept", "Authorization"))
+        return Request(rest, query, accept, self.client_address[0], _certificate_of(self.connection), authorization)
 
     def _send(self, answer: Answer, with_body: bool) -> None:
         self.send_response(answer.status)
@@ -338,6 +349,8 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         self.send_header("X-Content-Type-Options", "nosniff")
         if answer.status is HTTPStatus.METHOD_NOT_ALLOWED:
             self.send_header("Allow", "GET, HEAD")
+        if answer.status is HTTPStatus.UNAUTHORIZED:
+            self.send_header("WWW-Authenticate", 'Bearer realm="rayched"')
         if answer.status in (HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.TOO_MANY_REQUESTS):
             self.send_header("Retry-After", "1")
         self.end_headers()
@@ -347,6 +360,12 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     def log_message(self, format: str, *args: Any) -> None:
         """Probes come every few seconds."""
         _log.debug(format, *args)
+
+
+def _certificate_of(connection: socket.socket) -> bytes:
+    """In PEM; empty: there is none."""
+    shown = connection.getpeercert(binary_form=True) if isinstance(connection, ssl.SSLSocket) else None
+    return ssl.DER_cert_to_PEM_cert(shown).encode() if shown else b""
 
 
 def _is_named(host: str, names: Collection[str]) -> bool:

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from http import HTTPStatus
 from typing import Final
 
+from rayched.access.token_buckets import TokenBuckets
 from rayched.server.edge.caller import host_of, is_local
-from rayched.server.edge.token_buckets import TokenBuckets
 from rayched.server.http.http_endpoint import Answer, Request, Route
 
 SCRAPES_A_SECOND: Final = 1.0

@@ -63,7 +63,7 @@ class AccessService(TokenCalls, RevocationCalls, SigningCalls):
     ) -> None:
         """`signer` None: this replica does not sign."""
         TokenCalls.__init__(self, objects, tokens)
-        SigningCalls.__init__(self, objects, signer)
+        SigningCalls.__init__(self, objects, tokens, signer)
         RevocationCalls.__init__(self, objects, revoked, authorizer.table)
         self._objects = objects
         self._authorizer = authorizer

@@ -10,6 +10,12 @@ an answer; of one that dies in between nobody does, and the token is spent or go
 pass where the token was revoked, its node or its maker refused, or a newer certificate signed meanwhile: what it compares is all
 that it was decided by, and no lead is among that (docs/adr/0056).
 
+A bearer token is not spent. The certificate that is signed by it lives LOGIN_SECONDS, no longer than the token, and has its id in
+it: it counts while the token does (call_guard.py), and what it renews itself to has the same token behind it (docs/adr/0060).
+
+A certificate that names hosts (of a replica, a gateway) is renewed by showing it, with the same ones: what the authority has said
+once it says again. Nobody else gets one here.
+
 Who renews waits RENEWED_AFTER_SECONDS between two, as each one that is signed stays in the authority's list.
 """
 
@@ -18,12 +24,13 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final
 
 from rayched.access.identity import Identity, IdentityError
 from rayched.access.revocations import RevokedCaller
-from rayched.access.tokens import BearerToken
+from rayched.access.tokens import BearerToken, TokenTable
 from rayched.pki.errors import PkiError
 from rayched.pki.online_signer import OnlineSigner, SignedOnline
 from rayched.pki.signing_requests import requested_key
@@ -37,6 +44,8 @@ from rayched.store.transactions import Committed, Conflict, GuardedDelete, Guard
 from rayched.v1.access_pb2 import SignCertificateRequest, SignCertificateResponse, SignedCertificate
 
 RENEWED_AFTER_SECONDS: Final = 60.0
+LOGIN_SECONDS: Final = 12 * 3600.0
+"""A working day, of who has shown a bearer token."""
 _NO_SIGNER: Final = (
     "this replica does not sign, as it has not the authority's key (--signer); ask another one, or `rayched pki issue`"
 )
@@ -45,9 +54,12 @@ _NO_SIGNER: Final = (
 class SigningCalls:
     """A part of AccessService. Owned by the event loop."""
 
-    def __init__(self, objects: Objects, signer: OnlineSigner | None, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self, objects: Objects, tokens: TokenTable, signer: OnlineSigner | None, clock: Callable[[], float] = time.time
+    ) -> None:
         """`signer` None: this replica does not sign; `clock`: seconds since 1970."""
         self._store, self._keys = objects.store, objects.keys
+        self._tokens = tokens
         self._signer = signer
         self._clock = clock
 
@@ -55,20 +67,28 @@ class SigningCalls:
         if self._signer is None:
             raise forbidden_by_state(_NO_SIGNER)
         caller = call.caller
-        subject = _checked(request, caller)
-        token = caller.token
-        spent = None if token is None else await self._unspent(token)
+        hosts = _hosts_shown(call)
+        subject = _checked(request, caller, hosts)
+        token = self._tokens.with_id(caller.made_with) if caller.made_with else caller.token
+        if token is None and caller.is_by_token:
+            # It has gone since the caller was identified by it; without one nothing would bound what is signed.
+            raise unauthenticated(NO_SUCH_TOKEN)
+        shown = None if token is None else await self._unspent(token)
+        spent = shown if token is not None and token.is_join else None
         key = self._keys.signed(_id_of(subject))
         last = await self._store.get(key)
-        if token is None and subject == caller.identity:
+        if spent is None and subject == caller.identity:
             self._refuse_too_soon(subject, last)
         try:
-            made = await asyncio.to_thread(self._signer.sign, subject, request.signing_request)
+            sign = partial(self._signer.sign, subject, request.signing_request, *self._bounds(token), hosts)
+            made = await asyncio.to_thread(sign)
         except PkiError as error:
             raise forbidden_by_state(f"{subject}: {error}") from None
-        record = self._record(subject, made, caller)
+        record = self._record(subject, made, caller, token)
         put = (key, record.SerializeToString(deterministic=True))
-        also = ((key, 0 if last is None else last.mod_revision), *self._not_refused(subject, caller))
+        also = ((key, 0 if last is None else last.mod_revision), *self._not_refused(subject, caller, token))
+        if shown is not None and spent is None:
+            also = (*also, (shown.key, shown.mod_revision))
         write: Write = GuardedPut(put[0], also[0][1], put[1], also[1:])
         if spent is not None:
             write = GuardedDelete(spent.key, spent.mod_revision, also, (put,))
@@ -94,6 +114,12 @@ class SigningCalls:
             raise unauthenticated(NO_SUCH_TOKEN)
         return entry
 
+    def _bounds(self, token: BearerToken | None) -> tuple[float | None, str]:
+        """How long a certificate lives that is made with this token, and the id that is to stand in it; None: as any other."""
+        if token is None or token.is_join:
+            return None, ""
+        return min(LOGIN_SECONDS, token.expires_at - self._clock()), token.id
+
     def _refuse_too_soon(self, subject: Identity, last: Entry | None) -> None:
         """Raises RESOURCE_EXHAUSTED."""
         if last is None:
@@ -103,15 +129,14 @@ class SigningCalls:
             text = f"{subject}: has a certificate of {since:.0f} s ago; one each {RENEWED_AFTER_SECONDS:.0f} s is signed"
             raise over_limit(text, RENEWED_AFTER_SECONDS - since)
 
-    def _not_refused(self, subject: Identity, caller: Caller) -> tuple[tuple[bytes, int], ...]:
+    def _not_refused(self, subject: Identity, caller: Caller, token: BearerToken | None) -> tuple[tuple[bytes, int], ...]:
         """Conditions: nobody has refused any of those by whom this is decided."""
-        token = caller.token
         shown = {subject.uri, caller.identity.uri, *(() if token is None else (token.maker.uri,))}
         serials = {caller.serial, "" if token is None else token.maker_serial} - {""}
         refused = [RevokedCaller(identity=one) for one in sorted(shown)] + [RevokedCaller(serial=one) for one in sorted(serials)]
         return tuple((self._keys.revocation_of(one.id), 0) for one in refused)
 
-    def _record(self, subject: Identity, made: SignedOnline, caller: Caller) -> SignedCertificate:
+    def _record(self, subject: Identity, made: SignedOnline, caller: Caller, token: BearerToken | None) -> SignedCertificate:
         return SignedCertificate(
             subject=subject.uri,
             serial=made.serial,
@@ -119,7 +144,7 @@ class SigningCalls:
             at_ms=int(self._clock() * 1e3),
             by=caller.identity.uri,
             by_serial=caller.serial,
-            token_id="" if caller.token is None else caller.token.id,
+            token_id="" if token is None else token.id,
         )
 
 
@@ -128,7 +153,13 @@ def _id_of(subject: Identity) -> str:
     return hashlib.sha256(subject.uri.encode()).hexdigest()[:32]
 
 
-def _checked(request: SignCertificateRequest, caller: Caller) -> Identity:
+def _hosts_shown(call: Call) -> tuple[str, ...]:
+    """Of the caller's own certificate, which a new one of the same identity is to name again."""
+    peer = call.shown
+    return () if peer is None or peer.identity != call.caller.identity else peer.certificate.hosts
+
+
+def _checked(request: SignCertificateRequest, caller: Caller, hosts: Sequence[str]) -> Identity:
     """Whose certificate it is to be. Raises INVALID_ARGUMENT, PERMISSION_DENIED, FAILED_PRECONDITION."""
     try:
         subject = Identity.parse(request.subject)
@@ -137,7 +168,10 @@ def _checked(request: SignCertificateRequest, caller: Caller) -> Identity:
     if subject.trust_domain != caller.identity.trust_domain:
         text = f"{subject} is of another trust domain than {caller.identity.trust_domain}"
         raise denied(caller.identity.uri, "Access.SignCertificate", text)
-    if why := OnlineSigner.refusal(subject):
+    if caller.is_by_token and subject != caller.identity:
+        text = "with a token a certificate of whom it stands for is signed, and of nobody else"
+        raise denied(caller.identity.uri, "Access.SignCertificate", text)
+    if why := OnlineSigner.refusal(subject, hosts if subject == caller.identity else ()):
         raise forbidden_by_state(f"{subject}: {why}")
     try:
         requested_key(request.signing_request, "signing_request")

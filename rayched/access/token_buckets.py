@@ -17,7 +17,7 @@ BUCKETS_MAX: Final = 16_384
 
 
 class TokenBuckets:
-    """All buckets of one replica. Owned by one thread."""
+    """All buckets of one server. Owned by one thread."""
 
     def __init__(self, buckets_max: int = BUCKETS_MAX) -> None:
         self._buckets_max = buckets_max

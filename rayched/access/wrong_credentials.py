@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from typing import Final
 
-from rayched.server.edge.token_buckets import TokenBuckets
+from rayched.access.token_buckets import TokenBuckets
 
 PENALTY_SECONDS: Final = 60.0
 
 
 class WrongCredentials:
-    """Those of one replica. Owned by one thread; times are in seconds of any clock."""
+    """Those of one server. Owned by one thread; times are in seconds of any clock."""
 
     def __init__(self) -> None:
         self._buckets = TokenBuckets()
