@@ -106,6 +106,8 @@ WITHOUT_OBJECTS = (
     "hollow-nodes",
     "node",
     "api-resources",
+    "login",
+    "ui",
     "whoami",
     "can-i",
     "access",

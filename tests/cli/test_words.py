@@ -195,8 +195,9 @@ def test_a_wrong_command_line_is_one_line_and_exit_code_2(words: str, said: str)
 
 COMMANDS = (
     "apply diff create replace get describe events logs exec port-forward top delete run scale wait cordon uncordon drain taint "
-    "label annotate patch set edit hold release follow history status api-resources explain plan queue leader whoami "
-    "can-i node hollow-nodes up reset examples demo replica gateway kubeconfig access token pki etcd completion audit"
+    "label annotate patch set edit hold release follow history status api-resources explain plan queue leader login whoami "
+    "can-i node hollow-nodes up reset examples demo replica gateway kubeconfig ui access token pki etcd completion "
+    "audit"
 )
 
 
