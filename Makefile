@@ -11,6 +11,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help setup run test test-long test-chaos test-fast check format lint types layers house proto proto-check behaviour docs docs-check conformance simulate mutants access audit fuzz fuzz-gateway trace kubectl chaos failover flood gateway-load groups hostile soak storage nodes node-soak test-browser pictures bench bench-quick bench-plot pool warmup queue-bench lock clean
+.PHONY: help setup run test test-long test-chaos test-fast check format lint types layers house proto proto-check behaviour docs docs-check conformance simulate mutants access audit fuzz probe trace kubectl chaos failover flood groups hostile soak storage nodes node-soak test-browser pictures bench bench-quick bench-plot pool warmup queue-bench lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -77,6 +78,8 @@ fuzz: $(STAMP) ## random requests by all roles to a real replica; fails on INTER
 fuzz-gateway: $(STAMP) ## random requests by what a gateway says that it serves; fails on 500: make fuzz-gateway [MINUTES=60] [SEED=1]
 	@$(BIN)/python -c 'import schemathesis' 2>/dev/null || $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation --editable '.[fuzz]'
 	@$(BIN)/python -m tests.fuzz.gateway --minutes $(or $(MINUTES),60) --seed $(or $(SEED),1)
+probe: $(STAMP) ## the attacks that worked before there were walls, against a replica of its own, then and now: make probe [ARGS="--only F4,F5"]
+	@$(BIN)/python -m tests.probe.run $(ARGS)
 
 proto: $(STAMP) ## generate the protobuf code below rayched/v1
 	@$(BIN)/python -m grpc_tools.protoc -Iprotos --python_out=. --pyi_out=. --grpc_python_out=. $(PROTOS)
@@ -105,7 +108,7 @@ simulate: $(STAMP) ## replicas, etcd, network and clocks in simulated worlds tha
 mutants: $(STAMP) ## plant small changes into the code; fails when tests notice less than 85 %: make mutants [SEED=1] [COUNT=200] [ROOM=queue] [ARGS=...]
 	@$(BIN)/python -m tests.mutants --seed $(or $(SEED),1) --count $(or $(COUNT),200) $(if $(ROOM),--room $(ROOM)) $(ARGS)
 
-access: $(STAMP) ## who may what: every call by every role, and seventeen bugs of access that have to be noticed
+access: $(STAMP) ## who may what: every call by every role, and bugs of access that are planted and have to be noticed
 	@$(BIN)/python -m pytest -q tests/access -m "not cluster"
 
 trace: $(STAMP) ## run a production trace: make trace TRACE=DIR

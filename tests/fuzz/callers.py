@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 
@@ -65,15 +66,18 @@ class Callers:
 
     def __enter__(self) -> Callers:
         for name, files in self._files.items():
-            credentials = grpc.ssl_channel_credentials(
-                files.ca.read_bytes(), files.key.read_bytes(), files.certificate.read_bytes()
-            )
-            self.channels[name] = grpc.secure_channel(self._target, credentials, options=OPTIONS)
+            self.channels[name] = grpc.secure_channel(self._target, _credentials(files), options=OPTIONS)
         return self
 
     def __exit__(self, *_: object) -> None:
         for channel in self.channels.values():
             channel.close()
+
+    @contextmanager
+    def channel(self, name: str, options: Sequence[tuple[str, int]]) -> Iterator[grpc.Channel]:
+        """Another one of an identity."""
+        with grpc.secure_channel(self._target, _credentials(self._files[name]), options=tuple(options)) as channel:
+            yield channel
 
     def client(self, name: str, timeout_seconds: float = 30.0) -> Client:
         return Client([self._target], tls=self._files[name], timeout_seconds=timeout_seconds)
@@ -93,3 +97,7 @@ class Callers:
         for binding in admin.grants():
             if binding.subject not in own:
                 admin.revoke_grant(binding.id)
+
+
+def _credentials(files: TlsFiles) -> grpc.ChannelCredentials:
+    return grpc.ssl_channel_credentials(files.ca.read_bytes(), files.key.read_bytes(), files.certificate.read_bytes())
