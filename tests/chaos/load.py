@@ -12,7 +12,7 @@ import threading
 import time
 import uuid
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from rayched.client.client import Client
 from rayched.client.errors import ApiError
@@ -118,6 +118,8 @@ class ChurningLoad:
         self.acknowledged: list[str] = []
         self.deletions_asked: list[str] = []
         self.deletions_acknowledged: list[str] = []
+        self.names: dict[str, str] = {}
+        """Of the pods that were acknowledged, by uid."""
         self.unanswered: list[str] = []
         """Uids that the API gave no answer about in time, or refused; with the last error in `errors`."""
         self.errors: list[str] = []
@@ -192,6 +194,7 @@ class ChurningLoad:
                     self.wrong_answers.append(f"{pod.metadata.name} was submitted as {uid} and acknowledged as {outcome.uid}")
                 elif sending == 0:
                     self.acknowledged.append(uid)
+                    self.names[uid] = pod.metadata.name
                     self._live.append((pod.metadata.name, uid, gang_of(pod)))
 
     def _delete_oldest(self, most: int) -> None:
@@ -241,6 +244,11 @@ class SpreadLoad:
     @property
     def deletions_acknowledged(self) -> list[str]:
         return [uid for load in self._loads for uid in load.deletions_acknowledged]
+
+    def names_of(self, uids: Iterable[str]) -> list[str]:
+        """Of pods that were acknowledged."""
+        names = {uid: name for load in self._loads for uid, name in load.names.items()}
+        return [names[uid] for uid in uids]
 
     @property
     def unanswered(self) -> list[str]:

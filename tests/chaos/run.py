@@ -3,6 +3,7 @@
     make chaos                          about four minutes: 20 leader kills, 10 pauses, 5 actor kills, 3 etcd kills, storage
     make chaos KILLS=200 PAUSES=100     the long run, within an hour; interrupted and started again with the same numbers and the
                                         same commit it goes on
+    make chaos FLAGS=--certificates     with certificates that are all exchanged every 20 s, and one identity that floods
 
 Exit code 1 where an invariant is broken, or something else that is demanded of the run is not met; the demands in seconds count
 with --strict alone, which is for a machine that has nothing else to do. Kills of etcd members want an etcd that keeps what it
@@ -60,7 +61,8 @@ def main(arguments: list[str] | None = None) -> int:
     numbers = Numbers(given.kills, stops, given.pauses, actors, etcd, given.network, longest, given.storage, given.events)
     members = given.members or (3 if sound else 1)
     plan = make_plan(given.seed, numbers, rate=given.rate, members=members, etcd_kills_allowed=sound, left_out=left_out)
-    directory = given.out or Path("reports") / f"chaos-seed{given.seed}-kills{given.kills}-pauses{given.pauses}"
+    kind = "chaos-certificates" if given.certificates else "chaos"
+    directory = given.out or Path("reports") / f"{kind}-seed{given.seed}-kills{given.kills}-pauses{given.pauses}"
     commit = source_commit()
     begin_in(directory, plan, commit)
     print(f"etcd {binary.version_text}, {members} members; {len(plan.sessions)} sessions, report in {directory}", flush=True)
@@ -70,7 +72,7 @@ def main(arguments: list[str] | None = None) -> int:
         if not path.exists():
             print(f"session {session.number}: {session.words}", flush=True)
             try:
-                found = _played(session, binary, plan) | {"commit": commit}
+                found = _played(session, binary, plan, given.certificates) | {"commit": commit}
             except (StageFailed, EtcdDown) as failure:
                 print(f"error: session {session.number}: {failure}", file=sys.stderr)
                 return 1
@@ -93,7 +95,7 @@ def main(arguments: list[str] | None = None) -> int:
     return 1 if missed else 0
 
 
-def _played(session: Session, binary: EtcdBinary, plan: Plan) -> dict[str, Any]:
+def _played(session: Session, binary: EtcdBinary, plan: Plan, secured: bool) -> dict[str, Any]:
     """The session's report. Logs stay where they are after a violation. Raises StageFailed and EtcdDown."""
     for attempt in range(_SESSION_ATTEMPTS):
         directory = Path(tempfile.mkdtemp(prefix="rayched-chaos-"))
@@ -101,7 +103,8 @@ def _played(session: Session, binary: EtcdBinary, plan: Plan) -> dict[str, Any]:
             if session.plays:
                 report = play_storage(session, directory, binary, _tell)
             else:
-                report = play(session, directory, binary, plan.rate, _tell, events=plan.numbers.events)
+                events = plan.numbers.events
+                report = play(session, directory, binary, plan.rate, _tell, events=events, secured=secured)
         except (StageFailed, EtcdDown) as failure:
             # Nothing was judged: the cluster never came up.
             print(f"  session {session.number} could not begin: {failure}; logs in {directory}", file=sys.stderr)
@@ -137,6 +140,8 @@ def _parser() -> argparse.ArgumentParser:
         "--storage", action=argparse.BooleanOptionalAction, default=True, help="etcd filled, slow, wiped, restored"
     )
     parser.add_argument("--events", type=float, default=defaults.events, help="a second that watch streams see beside the load's")
+    words = "exchange all of them every 20 s, and let one identity flood at ten times its rate"
+    parser.add_argument("--certificates", action="store_true", help=words)
     parser.add_argument("--strict", action="store_true", help="exit code 1 also where a demand in seconds is not met")
     words = "30; less where there are fewer than 75 pauses"
     parser.add_argument("--longest-pause", type=float, metavar="SECONDS", help=words)

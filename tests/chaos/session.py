@@ -1,7 +1,8 @@
 """One session of a plan: a cluster under load, its faults one after the other, and the verdict.
 
 Every invariant is judged by the auditor or by what it knows: S1 to S5, S8, S9 and S12 while etcd's history passes by, S3 and S12
-against what the API acknowledged, S6 and S7 by streams against that history, L1 to L4 after the last fault is healed.
+against what the API acknowledged, S11 by the replicas' audit logs, S6 and S7 by streams against that history, L1 to L4 after the
+last fault is healed.
 """
 
 from __future__ import annotations
@@ -20,11 +21,13 @@ from rayched.client.client import Client
 from rayched.client.errors import ApiError
 from rayched.replica.etcd.etcd_binary import EtcdBinary
 from rayched.v1.workloads_pb2 import PriorityClass
+from tests.chaos import audit_logs
 from tests.chaos.faults import ENDS_THE_TERM, UNTIL_A_LATER_EPOCH, WANTS_REST, Fault, Struck, strike
 from tests.chaos.flood import Flood
 from tests.chaos.gangs import feasible_pending
 from tests.chaos.load import HIGH_CLASS, ChurningLoad, SpreadLoad
 from tests.chaos.plan import Session
+from tests.chaos.secured import ExchangedCertificates
 from tests.chaos.stage import Stage, StageFailed
 from tests.chaos.watchers import SlowWatcher, Watcher
 
@@ -103,16 +106,20 @@ def play(
     *,
     replicas: int = 3,
     events: float = 0.0,
+    secured: bool = False,
 ) -> SessionReport:
     """Plays the session in a cluster of its own. `tell` gets a line for each fault. Raises StageFailed where it cannot begin.
 
-    `events`: changes a second that the streams see beside those of the load.
+    `events`: changes a second that the streams see beside those of the load. `secured`: with certificates (secured.py).
     """
     report = SessionReport(session.number, binary.version_text, session.members, session.broken_rules, session.crowded)
     cpu = CROWDED_CPU if session.crowded else ROOMY_CPU
-    with Stage(
-        directory, binary, replicas=replicas, members=session.members, cpu=cpu, broken_rules=session.broken_rules
-    ) as stage:
+    with contextlib.ExitStack() as owned:
+        identities = owned.enter_context(ExchangedCertificates(directory, replicas)) if secured else None
+        rules = session.broken_rules
+        stage = owned.enter_context(
+            Stage(directory, binary, replicas=replicas, members=session.members, cpu=cpu, broken_rules=rules, secured=identities)
+        )
         if session.crowded:
             stage.client.apply(_high_class())
         load = _load(stage, session, rate).start()
@@ -125,13 +132,14 @@ def play(
             for watcher in watchers:
                 streams.callback(watcher.stop)
             slow = None
-            if session.crowded or session.broken_rules:
+            if (session.crowded or session.broken_rules) and not secured:
                 # Not where seconds count: what it reads at last, it reads at one go.
                 slow = SlowWatcher(addresses, stage.listen).start()
                 streams.callback(slow.stop)
             flood = Flood(stage.etcd.endpoints, events) if events else None
             if flood is not None:
                 streams.callback(flood.start().stop)
+            demands = None if identities is None else identities.begin(stage.client, addresses, tell)
             began = time.monotonic()
             for number, fault in enumerate(session.faults):
                 effect = _suffer(stage, fault, load, report)
@@ -144,6 +152,9 @@ def play(
                 flood.stop()
             _judge_streams(stage, watchers, slow, report)
             _judge_liveness(stage, load, None if session.crowded else before, report)
+            if identities is not None and demands is not None:
+                identities.end(demands)
+                report.demands += demands.as_data()
         _judge_safety(stage, load, report)
     return report
 
@@ -284,6 +295,11 @@ def _judge_safety(stage: Stage, load: SpreadLoad, report: SessionReport) -> None
         report.violate("S3", f"{len(lost)} acknowledged submissions are lost, first {lost[0]}")
     if back := stage.ask(lambda auditor: auditor.undeleted(load.deletions_acknowledged)):
         report.violate("S12", f"{len(back)} pods whose deletion was acknowledged are there, first {back[0]}")
+    audited = audit_logs.judge(stage.directory, load.names_of(load.acknowledged), load.names_of(load.deletions_acknowledged))
+    for words in audited.violations:
+        report.violate("S11", words)
+    report.tolerated |= audited.tolerated
+    report.figures["lines of audit logs"] = audited.lines
     if stage.follower.error is not None:
         report.violate("the run", f"void: {stage.follower.error}")
     if stage.agents_failure is not None:

@@ -24,6 +24,7 @@ from rayched.client.errors import ApiError
 from rayched.nodes.hollow import HollowNodes
 from rayched.nodes.shapes import NodeShape, hollow_nodes
 from rayched.replica.cluster.local_cluster import LocalCluster, ReplicaProcess
+from rayched.replica.cluster.local_pki import LocalPki
 from rayched.replica.cluster.local_start import stands_for_election
 from rayched.replica.etcd.etcd_binary import EtcdBinary
 from rayched.replica.ray.processes import alive, descendants
@@ -31,6 +32,7 @@ from rayched.v1.services_pb2 import GetSchedulerStatusResponse
 from tests.chaos.etcd_members import EtcdMembers
 from tests.chaos.planted.sitecustomize import VARIABLE
 from tests.chaos.proxy import Link, Network
+from tests.chaos.secured import ExchangedCertificates
 
 PLANTED = Path(__file__).parent / "planted"
 READY_SECONDS_MAX = 120.0
@@ -54,9 +56,14 @@ class LinkedCluster(LocalCluster):
     """Replicas whose way to etcd, and to whom others reach, goes through links."""
 
     def __init__(
-        self, directory: Path, ways: Sequence[Sequence[str]], broken_rules: Sequence[str], options: Sequence[str]
+        self,
+        directory: Path,
+        ways: Sequence[Sequence[str]],
+        broken_rules: Sequence[str],
+        options: Sequence[str],
+        pki: LocalPki | None = None,
     ) -> None:
-        super().__init__(directory, len(ways), etcd_endpoints=ways[0], options=options)
+        super().__init__(directory, len(ways), etcd_endpoints=ways[0], options=options, pki=pki)
         self._ways = ways
         self._broken_rules = broken_rules
 
@@ -86,8 +93,10 @@ class Stage:
         broken_rules: Sequence[str] = (),
         options: Sequence[str] = ("--no-compact",),
         quota_bytes: int = 0,
+        secured: ExchangedCertificates | None = None,
     ) -> None:
-        """`options`: further flags for each replica; where they compact, the auditor has to keep up. `quota_bytes`: etcd's."""
+        """`options`: further flags for each replica; where they compact, the auditor has to keep up. `quota_bytes`: etcd's.
+        `secured`: certificates; None: there are none."""
         self.directory = directory
         self.network = Network()
         self._owned = ExitStack()
@@ -96,6 +105,7 @@ class Stage:
         self._broken_rules = tuple(broken_rules)
         self._options = ("--workers", str(workers), *options)
         self._quota_bytes = quota_bytes
+        self._secured = secured
         self._listeners: list[Callable[[PodChange], object]] = []
         self.auditor = Auditor(on_pod_change=self._pod_changed)
         self._dead: list[ReplicaProcess] = []
@@ -146,7 +156,8 @@ class Stage:
         owned.callback(self._agents.stop)
 
     def _new_cluster(self, ways: Sequence[Sequence[str]]) -> LinkedCluster:
-        return LinkedCluster(self.directory, ways, self._broken_rules, self._options)
+        pki = None if self._secured is None else self._secured.pki
+        return LinkedCluster(self.directory, ways, self._broken_rules, self._options, pki)
 
     def close(self) -> None:
         self._owned.close()
@@ -220,7 +231,7 @@ class Stage:
         """Returns when so many replicas take part in the election and one of them schedules. Raises StageFailed."""
         deadline = time.monotonic() + seconds
         self.status(seconds)
-        while sum(stands_for_election(address, 1.0) for address in self.cluster.addresses) < count:
+        while sum(stands_for_election(address, 1.0, self.cluster.tls) for address in self.cluster.addresses) < count:
             if time.monotonic() > deadline:
                 raise StageFailed(
                     f"fewer than {count} replicas stand for election after {seconds:.0f} s; logs in {self.directory}"
