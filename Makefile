@@ -10,8 +10,7 @@ SOURCES := rayched leader tests benchmarks examples setup.py
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-long test-chaos test-fast check format lint types layers house proto proto-check behaviour docs docs-check conformance simulate mutants access audit fuzz fuzz-gateway trace kubectl chaos failover flood gateway-load groups hostile soak storage nodes node-soak test-browser pictures bench bench-quick bench-plot pool warmup queue-bench lock clean
-.PHONY: help setup run test test-long test-chaos test-fast check format lint types layers house proto proto-check behaviour docs docs-check conformance simulate mutants access audit fuzz probe trace kubectl chaos failover flood groups hostile soak storage nodes node-soak test-browser pictures bench bench-quick bench-plot pool warmup queue-bench lock clean
+.PHONY: help setup run test test-long test-chaos test-fast check format lint types layers house proto proto-check behaviour docs docs-check conformance simulate mutants access audit fuzz fuzz-gateway probe trace kubectl chaos failover flood gateway-load groups hostile soak storage nodes node-soak test-browser pictures bench bench-quick bench-plot pool warmup queue-bench lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -78,6 +77,7 @@ fuzz: $(STAMP) ## random requests by all roles to a real replica; fails on INTER
 fuzz-gateway: $(STAMP) ## random requests by what a gateway says that it serves; fails on 500: make fuzz-gateway [MINUTES=60] [SEED=1]
 	@$(BIN)/python -c 'import schemathesis' 2>/dev/null || $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation --editable '.[fuzz]'
 	@$(BIN)/python -m tests.fuzz.gateway --minutes $(or $(MINUTES),60) --seed $(or $(SEED),1)
+
 probe: $(STAMP) ## the attacks that worked before there were walls, against a replica of its own, then and now: make probe [ARGS="--only F4,F5"]
 	@$(BIN)/python -m tests.probe.run $(ARGS)
 
