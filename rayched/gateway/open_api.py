@@ -1,7 +1,8 @@
 """OpenAPI v3 of what is served, a document for each version of a group: places, verbs, parameters, bodies and fields. Pure.
 
 Of patches it says that they take `fieldValidation`. So kubectl leaves validation to the server, which names object and
-field better than a schema does. OpenAPI v2 is not served: kubectl then merges by keys of its own.
+field better than a schema does. It does not say that they take strategic merge patches, and OpenAPI v2 is not served: kubectl
+then merges by keys of its own. These schemas have no merge keys, and lists merged by them would differ from what is there.
 
 Source: /openapi/v3 of Kubernetes 1.34.
 """
@@ -150,5 +151,6 @@ def _body(content_type: str, schema: Document) -> Document:
 
 def _patch_body(whole: Document) -> Document:
     operations = {"type": "array", "items": _OBJECT}
-    kinds = {kind: {"schema": operations if kind == bodies.JSON_PATCH else whole} for kind in bodies.PATCHES}
+    told = [kind for kind in bodies.PATCHES if kind != bodies.STRATEGIC_PATCH]
+    kinds = {kind: {"schema": operations if kind == bodies.JSON_PATCH else whole} for kind in told}
     return {"content": kinds}

@@ -21,7 +21,7 @@ MESSAGES: dict[str, tuple[dict[str, object], str]] = {
     "no subject": ({"role": "viewer", "namespaces": ["a"]}, 'subject: identity "": does not begin with "spiffe://"'),
     "no role": (
         {"subject": VERA},
-        'role: "" cannot be granted; allowed are "viewer", "submitter", "operator", "admin" or "node"',
+        'role: "" cannot be granted; allowed are "viewer", "submitter", "operator", "admin", "monitor" or "node"',
     ),
     "the role any": ({"subject": VERA, "role": "any"}, 'role: "any" cannot be granted'),
     "the role replica": ({"subject": VERA, "role": "replica"}, 'role: "replica" cannot be granted'),

@@ -19,9 +19,24 @@ LEFT_OUT = ("make", ".", "kill", "up", "hollow-nodes")
 """What is told to go on until Ctrl-C, the installation, and the death of one replica of several, as there is one here."""
 WITH_A_TEST = (PAGE, ROOT / "docs" / "tour.md")
 NOT_HERE = frozenset(
-    ["up", "reset", "examples", "hollow-nodes", "node", "demo", "replica", "pki", "gateway", "kubeconfig", "token", "audit"],
+    [
+        "up",
+        "reset",
+        "examples",
+        "hollow-nodes",
+        "node",
+        "demo",
+        "replica",
+        "pki",
+        "gateway",
+        "kubeconfig",
+        "ui",
+        "login",
+        "token",
+        "audit",
+    ],
 )
-"""What goes on until Ctrl-C, and what writes to places of the host: tests/cli/test_pki_command.py,
+"""What goes on until Ctrl-C, and what writes to places of the host: tests/cli/test_pki_command.py, tests/server/test_login.py,
 test_token_commands.py, test_state.py, tests/deploy/test_wheel.py and tests/gateway have that."""
 WITH_NODES = (ROOT / "docs" / "running.md", ROOT / "docs" / "workloads.md")
 """They want a node that runs pods: tests/nodes and tests/replica/test_workloads.py go their way."""

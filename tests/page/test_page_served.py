@@ -238,9 +238,7 @@ def test_a_plan_is_that_of_the_command(rayched: Commands, url: str, namespace: s
         ({"add_nodes": 2, "like": "node-001"}, ["--add-nodes", "2", "--like", "node-001"], ""),
     ]
     for wish, words, text in wishes:
-        answer, deadline = planned(url, wish), time.monotonic() + 240.0
-        while "exit_code" not in answer.document and time.monotonic() < deadline:
-            answer = planned(url, wish)  # a busy host takes longer than a plan of the page may
+        answer = planned(url, wish)
         assert answer.status == 200 and "exit_code" in answer.document, answer.body
         found = answer.document
         result = rayched("plan", *words, "-o", "json", stdin=text)
@@ -254,7 +252,12 @@ def test_a_plan_is_that_of_the_command(rayched: Commands, url: str, namespace: s
 
 
 def planned(url: str, wish: object) -> HttpAnswer:
-    return ask(url, "/ui/api/plan", "POST", wish, {"Content-Type": "application/json"})
+    """Asked again while it is ended: on a busy host what runs behind all other work takes longer than a plan of the page may."""
+    deadline = time.monotonic() + 240.0
+    while True:
+        answer = ask(url, "/ui/api/plan", "POST", wish, {"Content-Type": "application/json"})
+        if "took longer" not in str(answer.document.get("errors")) or time.monotonic() > deadline:
+            return answer
 
 
 def test_what_is_no_plan_is_refused_by_its_field(url: str) -> None:
