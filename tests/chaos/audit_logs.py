@@ -61,7 +61,8 @@ def judge(directory: Path, submitted: Sequence[str], deleted: Sequence[str]) -> 
 
 def _lines(log: Path) -> Iterator[tuple[str, bytes]]:
     """Whole ones, of the older files first. The last one may be half written where its replica was killed."""
-    older = sorted(log.parent.glob(f"{log.name}.*"), key=lambda path: -int(path.name.rpartition(".")[2]))
+    rotated = [path for path in log.parent.glob(f"{log.name}.*") if path.suffix[1:].isdigit()]
+    older = sorted(rotated, key=lambda path: -int(path.suffix[1:]))
     for path in (*older, log):
         for number, line in enumerate(path.read_bytes().split(b"\n")[:-1], 1):
             yield f"{path}:{number}", line

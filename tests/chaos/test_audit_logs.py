@@ -33,6 +33,7 @@ def written(directory: Path, *, without: int | None = None, half: bool = False) 
         line, end = line_of(entry, end)
         lines.append(line)
     kept = [line for number, line in enumerate(lines) if number != without]
+    (place / "audit.jsonl.lock").touch()
     (place / "audit.jsonl.1").write_bytes(b"".join(kept[:2]))
     (place / "audit.jsonl").write_bytes(b"".join(kept[2:]) + (b'{"n":5,"before":"' if half else b""))
     return directory
