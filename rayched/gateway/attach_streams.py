@@ -8,18 +8,15 @@ Containers have no standard input and no terminal: who wants to write to one is 
 
 from __future__ import annotations
 
-import asyncio
-
 from aiohttp import web
 
 from rayched.client.async_streaming import AsyncLogStream
-from rayched.client.errors import ApiError
 from rayched.gateway import remote_channels
 from rayched.gateway.calls import GatewayCall
 from rayched.gateway.logs import LOST
 from rayched.gateway.queries import flag
 from rayched.gateway.remote_channels import ENDED_WELL, STDERR, STDOUT
-from rayched.gateway.statuses import bad_request, of_stream_error
+from rayched.gateway.statuses import bad_request
 
 _NO_INPUT = (
     "attach: containers have no standard input here: attach without --stdin (-i), or run a program that has one with exec -i"
@@ -36,18 +33,7 @@ async def serve_attach(request: web.Request, call: GatewayCall) -> web.StreamRes
     if wants_input:
         await remote_channels.end(socket, bad_request(_NO_INPUT).document())
         return socket
-    try:
-        async with stream:
-            leaving = asyncio.create_task(_close_with(socket, stream))
-            try:
-                await _write(socket, stream)
-            finally:
-                leaving.cancel()
-            ended = ENDED_WELL
-    except ApiError as error:
-        ended = of_stream_error(error, call.subject).document()
-    await remote_channels.end(socket, ended)
-    return socket
+    return await remote_channels.carry(socket, stream, call.subject, _close_with, _write, lambda: ENDED_WELL)
 
 
 async def _write(socket: web.WebSocketResponse, stream: AsyncLogStream) -> None:

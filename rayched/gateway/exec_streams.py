@@ -6,7 +6,6 @@ Who wants one knows the token of the pod's node. It comes as the request's beare
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import json
 from typing import Any, Final
@@ -14,13 +13,12 @@ from typing import Any, Final
 from aiohttp import WSMsgType, web
 
 from rayched.client.async_two_way import AsyncExecStream
-from rayched.client.errors import ApiError
 from rayched.gateway import remote_channels
 from rayched.gateway.calls import GatewayCall
 from rayched.gateway.identity import node_token_of
 from rayched.gateway.queries import flag
 from rayched.gateway.remote_channels import CLOSE, ENDED_WELL, RESIZE, STDERR, STDIN, STDOUT
-from rayched.gateway.statuses import bad_request, of_stream_error
+from rayched.gateway.statuses import bad_request
 
 _TERMINAL_MAX: Final = 0xFFFF
 
@@ -40,18 +38,7 @@ async def serve_exec(request: web.Request, call: GatewayCall) -> web.StreamRespo
         token=node_token_of(request),
     )
     socket = await remote_channels.opened(request, "exec")
-    try:
-        async with stream:
-            reader = asyncio.create_task(_read(socket, stream))
-            try:
-                await _write(socket, stream)
-            finally:
-                reader.cancel()
-            ended = _ended(stream.exit_code)
-    except ApiError as error:
-        ended = of_stream_error(error, call.subject).document()
-    await remote_channels.end(socket, ended)
-    return socket
+    return await remote_channels.carry(socket, stream, call.subject, _read, _write, lambda: _ended(stream.exit_code))
 
 
 async def _write(socket: web.WebSocketResponse, stream: AsyncExecStream) -> None:

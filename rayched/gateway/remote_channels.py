@@ -9,18 +9,24 @@ Source: remotecommand of client-go and v5.channel.k8s.io, Kubernetes 1.34.
 
 from __future__ import annotations
 
+import asyncio
 import json
-from collections.abc import Sequence
-from typing import Any, Final
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import Any, Final, TypeVar
 
 from aiohttp import web
 
-from rayched.gateway.statuses import bad_request
+from rayched.client.errors import ApiError
+from rayched.gateway.statuses import StatusSubject, bad_request, of_stream_error
 
 PROTOCOLS: Final = ("v5.channel.k8s.io", "v4.channel.k8s.io")
 STDIN, STDOUT, STDERR, ERROR, RESIZE, CLOSE = 0, 1, 2, 3, 4, 255
 ENDED_WELL: Final[dict[str, Any]] = {"metadata": {}, "status": "Success"}
 _MESSAGE_BYTES_MAX: Final = 1 << 20
+
+S = TypeVar("S", bound=AbstractAsyncContextManager[Any])
+Carrying = Callable[[web.WebSocketResponse, S], Coroutine[Any, Any, None]]
 
 
 async def opened(
@@ -36,6 +42,29 @@ async def opened(
     if not socket.can_prepare(request).ok:
         raise bad_request(f"{verb}: the handshake of a WebSocket has no key, or is of a version or a connection that is none")
     await socket.prepare(request)
+    return socket
+
+
+async def carry(
+    socket: web.WebSocketResponse,
+    stream: S,
+    subject: StatusSubject,
+    read: Carrying[S],
+    write: Carrying[S],
+    ended: Callable[[], dict[str, Any]],
+) -> web.WebSocketResponse:
+    """Between the socket and a stream into a pod, until what `write` waits for is over; then tells how it `ended`."""
+    try:
+        async with stream:
+            reader = asyncio.create_task(read(socket, stream))
+            try:
+                await write(socket, stream)
+            finally:
+                reader.cancel()
+            status = ended()
+    except ApiError as error:
+        status = of_stream_error(error, subject).document()
+    await end(socket, status)
     return socket
 
 
