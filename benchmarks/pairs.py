@@ -1,9 +1,10 @@
 """Two checkouts of rayched in turn: what a change costs, workload by workload.
 
 `python -m benchmarks.pairs OTHER [--workloads NAMES] [--nodes-max N] [--templates 1,1000] [--rounds N]`. OTHER is the folder of
-another checkout, set up (`make setup`): the one before the change. Each round runs `benchmarks.one_thread` in both, which of them
-first in turn. What is compared is the CPU time of the scheduler's own stages for a pod. A ratio is that of one round, before by
-after: above 1 the change is faster; a row has the median of its rounds.
+another checkout, set up (`make setup`): the one before the change. Each round runs the workload in both at once, as
+`benchmarks.one_thread` does, on one processor and in turns of 20 ms, so that a host that is slower for a second is slower for
+both; which of them begins changes by round. What is compared is the CPU time of the scheduler's own stages for a pod. A ratio
+is that of one round, before by after: above 1 the change is faster; a row has the median of its rounds.
 
 Exit code 1 where a row falls below `ROW_MIN`, or the geometric mean of all rows below `MEAN_MIN`, or a run failed.
 """
@@ -12,13 +13,16 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import geometric_mean, median
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from benchmarks import workloads
 from benchmarks.workloads import Workload
@@ -32,6 +36,8 @@ MEAN_MIN: Final = 1.0
 PODS_MIN: Final = 500
 """Fewer measured pods are not asked for where a workload is made smaller: plans would be all that is measured."""
 RUN_SECONDS_MAX: Final = 600.0
+_PIPE: Final = subprocess.PIPE
+_CHILD: Final = Path(__file__).with_name("pairs_child.py")
 
 
 class RunFailed(RuntimeError):
@@ -66,8 +72,9 @@ def rows(sized: Sequence[Workload], templates: Sequence[int], rounds: int, befor
         for count in templates:
             times: dict[Path, list[float]] = {before: [], HERE: []}
             for number in range(rounds):
-                for checkout in (HERE, before) if number % 2 else (before, HERE):
-                    times[checkout].append(_us_per_pod(checkout, workload, count))
+                order = (HERE, before) if number % 2 else (before, HERE)
+                for checkout, us_per_pod in zip(order, _round(order, workload, count), strict=True):
+                    times[checkout].append(us_per_pod)
             yield Row(f"{_label(workload)}, {count} templates", tuple(times[before]), tuple(times[HERE]))
 
 
@@ -85,21 +92,69 @@ def failures(found: Sequence[Row]) -> list[str]:
     return slow if mean >= MEAN_MIN else [*slow, f"the geometric mean of all rows is {mean:.3f}, {MEAN_MIN} are allowed"]
 
 
-def _us_per_pod(checkout: Path, workload: Workload, templates: int) -> float:
-    sizes = ("--nodes", workload.nodes, "--init", workload.init_pods, "--measure", workload.measured_pods)
-    python = checkout / ".venv" / "bin" / "python"
-    command = [python, "-m", "benchmarks.one_thread", workload.name, *sizes, "--templates", templates]
-    try:
-        ran = subprocess.run(
-            [str(word) for word in command], cwd=checkout, capture_output=True, text=True, timeout=RUN_SECONDS_MAX, check=False
-        )
-    except (OSError, subprocess.TimeoutExpired) as problem:
-        raise RunFailed(f"{checkout}: {workload.name}: {problem}") from problem
-    if ran.returncode != 0:
-        last = (ran.stdout + ran.stderr).strip().splitlines()[-1:]
-        raise RunFailed(f"{checkout}: {workload.name}: exit code {ran.returncode}: {''.join(last)[:400]}")
-    found: dict[str, Any] = json.loads(ran.stdout)
-    return sum(float(found["us_per_pod"].get(stage, 0.0)) for stage in STAGES)
+def _round(order: Sequence[Path], workload: Workload, templates: int) -> list[float]:
+    """CPU microseconds a pod of each checkout. Raises RunFailed."""
+    cpu = min(os.sched_getaffinity(0))
+    with ExitStack() as stack:
+        sides = [stack.enter_context(_Side(checkout, workload, templates, cpu)) for checkout in order]
+        for side in sides:
+            side.awaits_ready()
+        going = sides
+        while going:
+            going = [side for side in going if side.goes_on()]
+        return [side.us_per_pod() for side in sides]
+
+
+class _Side:
+    """A run in one checkout, which goes on while it is told to. Its process ends with the context."""
+
+    def __init__(self, checkout: Path, workload: Workload, templates: int, cpu: int) -> None:
+        sizes = (workload.nodes, workload.init_pods, workload.measured_pods)
+        command = [checkout / ".venv" / "bin" / "python", _CHILD, workload.name, *sizes, templates, cpu]
+        self._command = [str(word) for word in command]
+        self._checkout, self._name = checkout, f"{checkout}: {workload.name}"
+        self._last = ""
+
+    def __enter__(self) -> Self:
+        try:
+            self._process = subprocess.Popen(
+                self._command, cwd=self._checkout, stdin=_PIPE, stdout=_PIPE, stderr=_PIPE, text=True
+            )
+        except OSError as problem:
+            raise RunFailed(f"{self._name}: {problem}") from problem
+        self._timer = threading.Timer(RUN_SECONDS_MAX, self._process.kill)
+        self._timer.start()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._timer.cancel()
+        self._process.kill()
+        self._process.communicate()
+
+    def awaits_ready(self) -> None:
+        self._read("ready")
+
+    def goes_on(self) -> bool:
+        """One turn; whether there is more to do."""
+        assert self._process.stdin is not None
+        self._process.stdin.write("\n")
+        self._process.stdin.flush()
+        self._read("more", "{")
+        return not self._last.startswith("{")
+
+    def us_per_pod(self) -> float:
+        found: dict[str, Any] = json.loads(self._last)
+        if found["wrong"]:
+            raise RunFailed(f"{self._name}: {'; '.join(found['wrong'])[:400]}")
+        return sum(float(found["us_per_pod"].get(stage, 0.0)) for stage in STAGES)
+
+    def _read(self, *starts: str) -> None:
+        assert self._process.stdout is not None
+        self._last = self._process.stdout.readline()
+        if not self._last.startswith(starts):
+            self._process.kill()
+            said = (self._last + self._process.communicate()[1]).strip().splitlines()[-1:]
+            raise RunFailed(f"{self._name}: ended early: {''.join(said)[:400]}")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

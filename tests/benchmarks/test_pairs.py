@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -48,3 +49,16 @@ def test_a_checkout_that_is_none_is_an_error_that_names_it(tmp_path: Path, capsy
     arguments = [str(tmp_path / "none"), "--workloads", "SchedulingBasic", "--nodes-max", "5", "--rounds", "1"]
     assert pairs.main(arguments) == 1
     assert str(tmp_path / "none") in capsys.readouterr().err
+
+
+def test_two_checkouts_run_one_workload_in_turns() -> None:
+    (workload,) = [found for found in workloads.chosen("SchedulingBasic") if found.nodes == 5000][:1]
+    (row,) = pairs.rows([workload.sized(5, 0, pairs.PODS_MIN)], [1], 1, pairs.HERE)
+    assert row.name == f"SchedulingBasic 5/0/{pairs.PODS_MIN}, 1 templates"
+    assert min(row.before + row.after) > 0.0
+
+
+def test_a_side_that_ends_early_says_its_last_line() -> None:
+    (workload,) = [found for found in workloads.chosen("SchedulingBasic") if found.nodes == 5000][:1]
+    with pytest.raises(pairs.RunFailed, match="ended early: ValueError: --workloads Unknown: no such workload"):
+        list(pairs.rows([replace(workload, name="Unknown")], [1], 1, pairs.HERE))
