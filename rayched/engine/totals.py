@@ -222,8 +222,7 @@ class KeptTotal:
         for log in self._logs:
             revision += log.end
         if revision != self._revision:
-            found = self._changed_of_caps(build)
-            changed = None if found is None or changed is None else [*changed, *found]
+            changed = self._changed_of_caps(build, changed)
             self._revision = revision
         if not was_written or changed is None or len(changed) > FEW or len(self._column) != self._table.n_rows:
             self._write_all()
@@ -256,16 +255,15 @@ class KeptTotal:
             return None
         return [*changed, *found] if changed else found
 
-    def _changed_of_caps(self, build: BuildColumns) -> list[int] | None:
-        """Rows of which any cap changed; None: too many."""
+    def _changed_of_caps(self, build: BuildColumns, changed: list[int] | None) -> list[int] | None:
+        """These rows, and those of which any cap changed; None: too many."""
         of, versions = self.of, self._versions
         for cap in of.caps:
             cap.refresh(build)
-        changed: list[int] | None = []
         now = [cap.version for cap in self._caps]
         if now != versions:
             for each, version, before in zip(self._caps, now, versions, strict=True):
-                if version != before and changed is not None:
+                if version != before and changed is not None and len(changed) <= FEW:
                     rows = each.changed_since(before)
                     changed = None if rows is None or len(rows) > FEW else [*changed, *rows]
             self._versions = now
