@@ -7,7 +7,8 @@ its time limit once.
 
 Several questions may be under way: a worker answers them in their order, and each update begins where the one before ended.
 
-Whether it pays to ask is measured: what handing over takes beyond what the slowest worker computed, as a running mean.
+Whether it pays to ask is measured: what handing over takes beyond what the slowest worker computed, as a running mean, and what
+a row takes here where a worker needs the whole table.
 
 Owner: the SchedulerActor's loop; answers come in Ray's threads. Cost: about 1 ms a question, and the transfer of what changed.
 """
@@ -49,6 +50,8 @@ WORK_SECONDS_MIN: Final = 0.002
 """Less is not worth a worker's turn."""
 HANDOVER_SECONDS: Final = 0.003
 """What handing over takes, before it was measured."""
+TABLE_ROW_SECONDS: Final = 2e-6
+"""What a row of the whole table takes here, before it was measured."""
 HANDOVER_SECONDS_MAX: Final = 0.05
 """A machine that was busy for a moment does not keep workers from being asked ever after."""
 NEW_SHARE: Final = 0.2
@@ -110,6 +113,7 @@ class RayShards:
         self.clock = clock
         self.counts = PoolCounts()
         self.handover_seconds = HANDOVER_SECONDS
+        self.table_row_seconds = TABLE_ROW_SECONDS
         self._answered = answered
         self._local = {name: ShardAnswers(snapshot, column_plugins(profile)) for name, profile in profiles.items()}
         self._workers: list[_Worker] = []
@@ -130,10 +134,12 @@ class RayShards:
 
     def pays(self, seconds: float) -> bool:
         """Whether workers do sooner what takes so long here."""
-        workers = len(self._askable())
+        workers = self._askable()
         if not workers or seconds < WORK_SECONDS_MIN:
             return False
-        return self.handover_seconds + seconds / workers < seconds
+        new = sum(worker.position is None for worker in workers) / len(workers)
+        tables = new * self.snapshot.n_rows * self.table_row_seconds
+        return self.handover_seconds + tables + seconds / len(workers) < seconds
 
     def begin(
         self, profile: str, requests: Sequence[ColumnRequest], n_rows: int, seconds: float, *, ahead: bool = False
@@ -152,6 +158,7 @@ class RayShards:
         shards = shards_of(n_rows, len(workers))
         # One shard for each worker; with few rows the last workers get none.
         calls = [self._call(profile, requests, rows, worker) for worker, rows in zip(workers, shards, strict=False)]
+        is_alone = is_alone and not any(worker.carries_much for worker in workers)
         work = _ShardedWork(self, profile, requests, shards, calls, now, until, expected, is_alone=is_alone)
         self._under_way.append(work)
         return work
@@ -190,6 +197,7 @@ class RayShards:
         """The question on its way; None: this worker cannot be asked."""
         import ray
 
+        began = self.clock()
         update = export_rows(self.snapshot, rows, worker.position)
         present = self._present(rows)
         try:
@@ -201,6 +209,11 @@ class RayShards:
         worker.calls.append(future)
         if update.since is None or update.n_changed > LARGE_ROWS:
             worker.carries_much = future
+            # The next worker may need as much: each is a piece of its own.
+            self.progress()
+        if update.since is None and present.stop > present.start:
+            measured = (self.clock() - began) / (present.stop - present.start)
+            self.table_row_seconds += NEW_SHARE * (measured - self.table_row_seconds)
         call = _Call(worker, rows, future)
 
         def answered(_: Any) -> None:

@@ -19,17 +19,20 @@ class Pool:
     """Two workers that answer when the test says so, at times of its own."""
 
     def __init__(self) -> None:
-        self.now = 0.0
+        self.now = -2.0
         snapshot = Snapshot()
         for number in range(NODES):
             snapshot.add_node(a_node(f"n{number}"))
         self.handles = [Handle(), Handle()]
         self.shards = RayShards(snapshot, profiles_of(PROFILES).profiles, lambda: None, lambda: self.now)
         self.shards.use(named(self.handles))
-        self.ask(0.0)
+        first = self.ask(0.0)
         # The first question carries the whole table, and nothing is sent behind that.
+        self.now = -1.0
         self.answer()
-        self.shards.handover_seconds = HANDOVER_SECONDS
+        self.now = 0.0
+        assert first is not None
+        first.take()
 
     def ask(self, seconds: float, *, ahead: bool = False) -> SharedWork | None:
         return self.shards.begin("default-scheduler", [REQUEST], NODES, seconds, ahead=ahead)
@@ -37,6 +40,20 @@ class Pool:
     def answer(self) -> None:
         for handle in self.handles:
             handle.run()
+
+
+def test_workers_that_need_the_whole_table_are_asked_only_for_what_takes_longer_than_that() -> None:
+    pool = Pool()
+    shards = pool.shards
+    assert shards.handover_seconds == HANDOVER_SECONDS, "the table is no part of handing over"
+    shards.table_row_seconds = 0.2 / NODES
+    assert shards.pays(0.01), "they have the table"
+    shards.use(named([pool.handles[0], Handle()]))
+    assert not shards.pays(0.2), "half of the rows are to be sent"
+    assert shards.pays(0.22)
+    shards.use(named([Handle(), Handle()]))
+    assert not shards.pays(0.4)
+    assert shards.pays(0.42)
 
 
 def test_workers_are_asked_ahead_until_a_second_is_under_way_and_again_when_it_was_answered() -> None:
