@@ -52,13 +52,12 @@ TIE_BYTES: Final = 36
 class KeptTotals:
     """The totals of the sums that were asked for last."""
 
-    __slots__ = ("_accounted", "_build", "_bytes", "_last", "_recent", "_table")
+    __slots__ = ("_build", "_bytes", "_last", "_recent", "_table")
 
     def __init__(self, table: NodeTable, build: BuildColumns) -> None:
         self._table = table
         self._build = build
         self._recent: OrderedDict[ScoreSum, KeptTotal] = OrderedDict()
-        self._accounted: dict[ScoreSum, int] = {}
         self._bytes = 0
         self._last: KeptTotal | None = None
 
@@ -79,23 +78,23 @@ class KeptTotals:
 
     def forget(self, of: ScoreSum) -> None:
         """Nobody asks for it any more."""
-        if self._recent.pop(of, None) is not None:
-            self._bytes -= self._accounted.pop(of)
+        total = self._recent.pop(of, None)
+        if total is not None:
+            self._bytes -= total.accounted
         if self._last is not None and self._last.of is of:
             self._last = None
 
     def _turn_to(self, of: ScoreSum) -> KeptTotal:
         last = self._last
-        if last is not None:
-            # Its best rows have come since.
-            found = last.n_bytes
-            self._bytes += found - self._accounted[last.of]
-            self._accounted[last.of] = found
+        if last is not None and (found := last.n_bytes) != last.accounted:
+            # Its best rows have come since, or gone.
+            self._bytes += found - last.accounted
+            last.accounted = found
         total = self._recent.get(of)
         if total is None:
             total = self._recent[of] = KeptTotal(of, self._table)
-            self._accounted[of] = total.n_bytes
-            self._bytes += total.n_bytes
+            total.accounted = total.n_bytes
+            self._bytes += total.accounted
         else:
             self._recent.move_to_end(of)
         self._last = total
@@ -118,7 +117,6 @@ class KeptTotal:
         "_is_written",
         "_kept_free",
         "_logs",
-        "_lowering",
         "_n_followed",
         "_n_installed",
         "_revision",
@@ -129,11 +127,14 @@ class KeptTotal:
         "_top",
         "_usage_mark",
         "_versions",
+        "accounted",
         "of",
     )
 
     def __init__(self, of: ScoreSum, table: NodeTable) -> None:
         self.of: Final = of
+        self.accounted = 0
+        """Bytes that it counts with."""
         self._table = table
         self._column: TotalColumn = np.zeros(table.n_rows, of.static.scale.dtype)
         """Without rescaled and counted scores. Shape (n_rows,)."""
@@ -153,8 +154,6 @@ class KeptTotal:
         self._kept_free = RowsCap(of.static.scale)
         self._caps: tuple[ScoreCap, ...] = (*of.caps, self._kept_free)
         self._versions = [-1] * len(self._caps)
-        self._lowering: list[ScoreCap] = []
-        """Caps that lower any row."""
         counting = [*(cap.asked for cap in of.caps if isinstance(cap, DomainRejection)), *(score.asked for score in of.counted)]
         self._counts = counting[0].counts if counting else None
         logs = [log for cap in of.caps for log in cap.logs] + [log for score in of.counted for log in score.asked.logs]
@@ -261,13 +260,12 @@ class KeptTotal:
         for cap in of.caps:
             cap.refresh(build)
         now = [cap.version for cap in self._caps]
-        if now != versions:
+        if changed is not None and now != versions:
             for each, version, before in zip(self._caps, now, versions, strict=True):
-                if version != before and changed is not None and len(changed) <= FEW:
+                if version != before and changed is not None:
                     rows = each.changed_since(before)
                     changed = None if rows is None or len(rows) > FEW else [*changed, *rows]
-            self._versions = now
-            self._lowering = [one for one in self._caps if one.is_lowering]
+        self._versions = now
         if of.counted:
             self._speaking = [score for score in of.counted if not score.asked.is_silent()]
         return changed
@@ -287,13 +285,14 @@ class KeptTotal:
         if len(self._column) != n_rows:
             self._column = np.zeros(n_rows, self._column.dtype)
         np.add(self.of.usage.column[:n_rows], self._static[:n_rows], out=self._column)
-        for cap in self._lowering:
+        for cap in self._caps:
             cap.lower(self._column)
         self._n_followed = 0
         self._top = self._groups = None
 
     def _write_rows(self, rows: list[int]) -> None:
-        usage, static, column, lowering = self.of.usage.column, self._static, self._column, self._lowering
+        usage, static, column = self.of.usage.column, self._static, self._column
+        lowering = [cap for cap in self._caps if cap.is_lowering]
         top = self._groups or self._top
         for row in rows:
             value = usage.item(row) + static.item(row)
