@@ -18,7 +18,7 @@ from benchmarks import workloads  # noqa: E402 - of the working directory, not o
 from benchmarks.one_thread import SECONDS_MAX, OneThread  # noqa: E402
 from rayched.actors.garbage import collect_rarely  # noqa: E402
 
-TURN_SECONDS = 0.02
+TURN_SECONDS = 0.1
 
 
 def main(name: str, nodes: int, before: int, measured: int, templates: int, cpu: int) -> None:
