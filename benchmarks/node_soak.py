@@ -40,6 +40,8 @@ GROWTH_MAX: Final = 0.1
 """Of memory, from the second third of the lives to the last."""
 _AT_A_TIME: Final = 20
 _READY_SECONDS_MAX: Final = 900.0
+_LIST_SECONDS: Final = 5.0
+"""Between two lists of all pods, which are work for the replicas."""
 _CPU_SECONDS: Final = 60.0
 _QUIT_SECONDS_MAX: Final = 10.0
 _TICKS: Final = os.sysconf("SC_CLK_TCK")
@@ -51,9 +53,8 @@ def many(stage: Stage, agents: int = AGENTS) -> Part:
     part = Part()
     with stage.nodes("many", agents, ready_seconds=_READY_SECONDS_MAX) as nodes:
         pods = [a_pod(f"{node}-{number}", node, "sleep", "100000") for node in nodes.names for number in range(PODS_EACH)]
-        for pod in pods:
-            stage.client.submit(pod)
-        stage.until(lambda: _ready(stage) == len(pods), f"{len(pods)} pods are Ready", _READY_SECONDS_MAX)
+        stage.client.submit(pods)
+        stage.until(lambda: _ready(stage) == len(pods), f"{len(pods)} pods are Ready", _READY_SECONDS_MAX, _LIST_SECONDS)
         shims = shims_below(stage.directory / "many")
         owned = nodes.pids
         before = _cpu_seconds(owned), _cpu_seconds(shims)

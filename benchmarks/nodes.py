@@ -96,13 +96,15 @@ class Stage:
         assert isinstance(found, Pod)
         return found
 
-    def until(self, holds: Callable[[], bool], what: str, seconds: float = _LIFE_SECONDS_MAX) -> None:
-        """Raises RehearsalFailed after the time."""
+    def until(
+        self, holds: Callable[[], bool], what: str, seconds: float = _LIFE_SECONDS_MAX, look_seconds: float = _LOOK_SECONDS
+    ) -> None:
+        """Raises RehearsalFailed after the time. `look_seconds`: between two looks."""
         deadline = time.monotonic() + seconds
         while not holds():
             if time.monotonic() > deadline:
                 raise RehearsalFailed(f"after {seconds:.0f} s still not: {what}")
-            time.sleep(_LOOK_SECONDS)
+            time.sleep(look_seconds)
 
     def in_phase(self, name: str, *phases: str) -> Pod:
         self.until(lambda: self.pod(name).status.phase in phases, f"pod {name} is {' or '.join(phases)}")
