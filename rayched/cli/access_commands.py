@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from typing import Annotated, Any, Final
 
 import typer
@@ -17,6 +16,7 @@ from rayched.access.identity import SCHEME, Identity, IdentityError, IdentityKin
 from rayched.access.policy import NO_KIND, POLICY
 from rayched.api import kinds
 from rayched.api.kinds import UnknownKind
+from rayched.api.moments import moment_text
 from rayched.cli.connection import ObjectFailures, connected
 from rayched.cli.context_option import with_context_option
 from rayched.cli.options import AllNamespaces, Namespace, Server
@@ -271,13 +271,11 @@ def denied(server: Server = None) -> None:
     if not found:
         note("Nobody is denied")
         return
-    rows = [[one.serial or one.identity or one.id, one.by or "<unreadable>", time_of(one.at_ms), one.note] for one in found]
-    plain_table(["WHO", "BY", "SINCE", "NOTE"], [[*row[:-1], row[-1] or "<none>"] for row in rows])
-
-
-def time_of(milliseconds: int) -> str:
-    """Of a moment since 1970, in UTC."""
-    return datetime.fromtimestamp(milliseconds / 1e3, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    rows = [
+        [one.serial or one.identity or one.id, one.by or "<unreadable>", moment_text(one.at_ms / 1e3), one.note or "<none>"]
+        for one in found
+    ]
+    plain_table(["WHO", "BY", "SINCE", "NOTE"], rows)
 
 
 def _serial_or_uri(client: Client, who: str) -> tuple[str, str]:

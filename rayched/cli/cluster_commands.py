@@ -5,11 +5,11 @@ from __future__ import annotations
 import enum
 import json
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from typing import Annotated, NoReturn
 
 import typer
 
+from rayched.api.moments import moment_text
 from rayched.cli.cluster_options import ClusterOptions, with_cluster_options
 from rayched.cli.connection import connected
 from rayched.cli.option_groups import with_option_groups
@@ -148,7 +148,7 @@ def leader(
 def _leader_row(found: GetLeaderResponse) -> list[str]:
     if not found.holder:
         return ["<none>", "<none>", str(found.epoch), str(found.transitions), "<none>"]
-    acquired = datetime.fromtimestamp(found.acquired_at_ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    acquired = moment_text(found.acquired_at_ms / 1e3)
     return [found.holder, found.address, str(found.epoch), str(found.transitions), acquired]
 
 

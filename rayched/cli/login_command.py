@@ -6,12 +6,12 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Final
 
 import typer
 
+from rayched.api.moments import moment_text
 from rayched.cli.context_option import chosen_context
 from rayched.cli.options import Server
 from rayched.cli.printing import fail, out, wrong
@@ -142,5 +142,4 @@ def _write(files: TokenFiles, places: tuple[str, ...], servers: tuple[str, ...],
     for path, data in zip((own.ca, own.key, own.certificate), made, strict=True):
         private_files.replace(path, data)
     use_context(name)
-    ends = datetime.fromtimestamp(until, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    out(f"{identity} until {ends}; context {name} in {written}, current from now on")
+    out(f"{identity} until {moment_text(until)}; context {name} in {written}, current from now on")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rayched.access.identity import IdentityKind
+from rayched.api.moments import moment_text
 from rayched.cli.access_commands import subject_uri
 from rayched.cli.connection import connected
 from rayched.cli.context_option import with_context_option
@@ -82,7 +82,7 @@ def init(
             return
         made = PkiDirectory.create(_place(directory))
         until = made.authorities()[0].not_after
-        out(f"certificate authority of {made.trust_domain} in {made.path}, until {_date(until)}")
+        out(f"certificate authority of {made.trust_domain} in {made.path}, until {moment_text(until)}")
 
 
 @pki.command("issue", cls=KubectlCommand)
@@ -138,7 +138,7 @@ def issue(
         record = found.issue(request, target)
         if days is not None and days > DAYS_WARNED:
             note(f"--days {days}: a key that is lost serves its finder as long; {DAYS_WARNED} days and fewer are usual")
-        out(f"{record.uri} until {_date(record.not_after)}, serial {record.serial}, in {record.directory}")
+        out(f"{record.uri} until {moment_text(record.not_after)}, serial {record.serial}, in {record.directory}")
         if servers:
             _write_context(kind, f"{found.trust_domain}-{name}", endpoints_of(servers), Path(record.directory))
 
@@ -208,7 +208,7 @@ def renew(
             _, until = certified(held, endpoints_of(servers), held.files, identity)
         except NotCertified as error:
             fail(f"{identity}: {error}")
-        out(f"{identity} until {_date(until)}, in {directory}")
+        out(f"{identity} until {moment_text(until)}, in {directory}")
 
 
 @pki.command("list", cls=KubectlCommand)
@@ -217,7 +217,7 @@ def list_issued(directory: Directory = None) -> None:
     with _told():
         found = _opened(directory)
         denied, now = found.denied(), time.time()
-        rows = [[one.serial, one.uri, _date(one.not_after), _state(one, denied, now)] for one in found.issued()]
+        rows = [[one.serial, one.uri, moment_text(one.not_after), _state(one, denied, now)] for one in found.issued()]
     plain_table(_LIST_HEADINGS, rows)
 
 
@@ -323,10 +323,6 @@ def _opened(directory: Path | None) -> PkiDirectory:
     from rayched.pki.directory import PkiDirectory
 
     return PkiDirectory(_place(directory))
-
-
-def _date(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _days(not_after: float, now: float) -> str:

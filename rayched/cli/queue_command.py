@@ -19,7 +19,6 @@ import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from typing import Annotated, Any
 
 import typer
@@ -28,6 +27,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 
 from rayched.api import kinds
 from rayched.api.columns import age
+from rayched.api.moments import moment_text
 from rayched.cli.connection import connected
 from rayched.cli.held_groups import ENTRY_PREFIX, HeldGroup, held_groups
 from rayched.cli.options import Selector, Server
@@ -193,7 +193,7 @@ def _starts(client: Client, now: float) -> dict[str, str]:
 def _when(seconds: float, now: float) -> str:
     if seconds <= now:
         return "now"
-    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%SZ} (in {age(Timestamp(seconds=int(now)), seconds)})"
+    return f"{moment_text(seconds)} (in {age(Timestamp(seconds=int(now)), seconds)})"
 
 
 def _watch(client: Client, choice: QueueChoice) -> None:

@@ -8,7 +8,8 @@ from typing import Annotated
 import typer
 
 from rayched.access.tokens import DAY
-from rayched.cli.access_commands import subject_uri, time_of
+from rayched.api.moments import moment_text
+from rayched.cli.access_commands import subject_uri
 from rayched.cli.connection import ObjectFailures, connected
 from rayched.cli.context_option import with_context_option
 from rayched.cli.options import Server
@@ -59,7 +60,7 @@ def hand_out(issued: IssueTokenResponse, file: Path | None) -> None:
             private_files.create(file, f"{issued.secret}\n".encode())
         except PkiError as error:
             fail(f"--out {error}; the token is lost: `rayched token revoke {found.id} --for {found.subject}`")
-    note(f"token/{found.id} stands for {found.subject} until {time_of(found.expires_at_ms)}")
+    note(f"token/{found.id} stands for {found.subject} until {moment_text(found.expires_at_ms / 1e3)}")
 
 
 @token.command("list", cls=KubectlCommand)
@@ -108,4 +109,5 @@ def revoke(
 
 
 def _row(one: Token) -> list[str]:
-    return [one.id, one.subject, one.maker, time_of(one.made_at_ms), time_of(one.expires_at_ms), one.note or "<none>"]
+    times = [moment_text(one.made_at_ms / 1e3), moment_text(one.expires_at_ms / 1e3)]
+    return [one.id, one.subject, one.maker, *times, one.note or "<none>"]

@@ -7,11 +7,11 @@ Source: NodeMetrics and PodMetrics of k8s.io/metrics 1.34.
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rayched.api.kinds import NODE, POD, AnyObject
+from rayched.api.moments import moment_text
 from rayched.client.errors import ApiError
 from rayched.gateway.calls import Document, GatewayAnswer, GatewayCall
 from rayched.gateway.objects import listed
@@ -71,7 +71,7 @@ def _pods(nodes: Sequence[NodeUsage], objects: Mapping[tuple[str, str], AnyObjec
 
 
 def _metrics(item: AnyObject, node: NodeUsage, now: float) -> dict[str, Any]:
-    at = datetime.datetime.fromtimestamp(int(now), datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    at = moment_text(now)
     metadata: Document = {"name": item.metadata.name, "creationTimestamp": at, "labels": dict(item.metadata.labels)}
     if item.metadata.namespace:
         metadata["namespace"] = item.metadata.namespace

@@ -10,11 +10,11 @@ Cost: a look-up of the certificate's bytes.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Final
 
 from rayched.access.identity import Identity, IdentityError
+from rayched.api.moments import moment_text
 from rayched.pki.certificates import CertificateFacts, facts_of, read_certificates, serial_text
 from rayched.pki.deny_list import DenyList
 from rayched.pki.errors import PkiError
@@ -39,8 +39,7 @@ class Peer:
         """Why the certificate does not count any more; empty: it does. `now`: seconds since 1970."""
         serial = serial_text(self.certificate.serial)
         if now >= self.certificate.not_after:
-            ended = datetime.fromtimestamp(self.certificate.not_after, UTC).isoformat()
-            return f"certificate {serial} of {self.identity} has expired, at {ended}"
+            return f"certificate {serial} of {self.identity} has expired, at {moment_text(self.certificate.not_after)}"
         if self.certificate.serial in deny_list:
             return f"certificate {serial} of {self.identity} is revoked"
         return ""

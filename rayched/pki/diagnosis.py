@@ -9,9 +9,9 @@ from __future__ import annotations
 import contextlib
 import socket
 import ssl
-from datetime import UTC, datetime
 from typing import Final
 
+from rayched.api.moments import moment_text
 from rayched.pki import private_files
 from rayched.pki.certificates import check_pair, facts_of, read_bundle, signer_of
 from rayched.pki.errors import PkiError
@@ -32,9 +32,9 @@ def own_fault(files: TlsFiles, now: float) -> str:
     except PkiError as error:
         return str(error)
     if facts.not_after <= now:
-        return f"{files.certificate}: has expired, at {_moment(facts.not_after)}; {_ISSUE}"
+        return f"{files.certificate}: has expired, at {moment_text(facts.not_after)}; {_ISSUE}"
     if facts.not_before > now:
-        return f"{files.certificate}: is not valid before {_moment(facts.not_before)}, or the clock of this host is behind"
+        return f"{files.certificate}: is not valid before {moment_text(facts.not_before)}, or the clock of this host is behind"
     if facts.is_authority:
         return f"{files.certificate}: is that of a certificate authority; {_ISSUE} for a caller"
     if not facts.calls:
@@ -89,7 +89,3 @@ def _meaning(error: ssl.SSLError, files: TlsFiles | None) -> str:
     if files is not None and "ALERT" in reason:
         return f"it refuses the certificate {files.certificate} ({reason.replace('_', ' ').lower()})"
     return ""
-
-
-def _moment(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

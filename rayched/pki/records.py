@@ -11,9 +11,9 @@ import json
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
 from typing import Final
 
+from rayched.api.moments import moment_text
 from rayched.pki.errors import PkiError
 
 DENY_LIST_HEAD: Final = "# Revoked certificates: serial number, identity, when. `rayched pki revoke` writes this file.\n"
@@ -56,7 +56,7 @@ def latest(records: Iterable[IssueRecord]) -> list[IssueRecord]:
 
 
 def deny_line(record: IssueRecord, now: float) -> str:
-    return f"{record.serial} {record.uri} {datetime.fromtimestamp(int(now), UTC).isoformat()}\n"
+    return f"{record.serial} {record.uri} {moment_text(now)}\n"
 
 
 def read_deny_list(text: str, what: str) -> frozenset[int]:

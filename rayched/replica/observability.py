@@ -26,7 +26,6 @@ import platform
 import time
 from collections.abc import Callable, Coroutine, Iterable
 from concurrent.futures import TimeoutError as FutureTimeoutError
-from datetime import UTC, datetime
 from typing import Any, Final, TypeVar
 
 from prometheus_client import REGISTRY, CollectorRegistry, Metric
@@ -34,6 +33,7 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.metrics_core import GaugeMetricFamily
 
 from rayched.access.http_policy import check_paths
+from rayched.api.moments import moment_text
 from rayched.pki.https import HttpsCertificate
 from rayched.replica.certificate_metrics import etcd_certificate_metrics, insecure_etcd_metric
 from rayched.replica.configuration_shown import configuration_shown
@@ -223,7 +223,7 @@ class Observability:
         up = int(time.time() - self._began)
         failing = self._checks.failing(_READYZ)
         lines = {
-            "Started": datetime.fromtimestamp(self._began, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+            "Started": moment_text(self._began),
             "Up": f"{up // 3600} hr {up // 60 % 60:02} min {up % 60:02} sec",
             "Version": self._version,
             "Python version": platform.python_version(),
