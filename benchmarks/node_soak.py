@@ -27,6 +27,7 @@ from statistics import median
 from typing import Final
 
 from benchmarks.nodes import Part, Stage, a_pod, run_parts
+from benchmarks.processes import all_cpu_seconds
 from benchmarks.soak_samples import ProcessSample, process_sample, tree_samples
 from rayched.api.kinds import POD
 from rayched.cli.real_nodes import RealNodes
@@ -44,7 +45,6 @@ _LIST_SECONDS: Final = 5.0
 """Between two lists of all pods, which are work for the replicas."""
 _CPU_SECONDS: Final = 60.0
 _QUIT_SECONDS_MAX: Final = 10.0
-_TICKS: Final = os.sysconf("SC_CLK_TCK")
 _WRITES: Final = f"for number in range(1, {LINES} + 1): print(number)"
 _MIB: Final = 1 << 20
 
@@ -57,9 +57,9 @@ def many(stage: Stage, agents: int = AGENTS) -> Part:
         stage.until(lambda: _ready(stage) == len(pods), f"{len(pods)} pods are Ready", _READY_SECONDS_MAX, _LIST_SECONDS)
         shims = shims_below(stage.directory / "many")
         owned = nodes.pids
-        before = _cpu_seconds(owned), _cpu_seconds(shims)
+        before = sum(map(all_cpu_seconds, owned)), sum(map(all_cpu_seconds, shims))
         time.sleep(_CPU_SECONDS)
-        after = _cpu_seconds(owned), _cpu_seconds(shims)
+        after = sum(map(all_cpu_seconds, owned)), sum(map(all_cpu_seconds, shims))
         for name, pids, first, last in (("agent", owned, before[0], after[0]), ("shim", shims, before[1], after[1])):
             memory = [one.memory for one in _sampled(name, pids)]
             part.figures.append(
@@ -188,14 +188,6 @@ def _all_samples(stage: Stage, nodes: RealNodes) -> list[ProcessSample]:
     for replica in stage.rehearsal.cluster.replicas:
         found += [one for one in tree_samples(replica.pid, replica.number) if one.name == "replica"]
     return found
-
-
-def _cpu_seconds(pids: Iterable[int]) -> float:
-    ticks = 0
-    for pid in pids:
-        words = Path("/proc", str(pid), "stat").read_text().rpartition(")")[2].split()
-        ticks += int(words[11]) + int(words[12])
-    return ticks / _TICKS
 
 
 PARTS: Final = ("many", "lives", "logs")

@@ -17,6 +17,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self, TypeVar
 
+from benchmarks.processes import resident_bytes
 from rayched.audit.auditor import Auditor, LateWrite, PodChange
 from rayched.audit.follower import AuditFollower
 from rayched.client.client import Client
@@ -279,8 +280,9 @@ class Stage:
     def memory_bytes(self) -> dict[str, int]:
         """Resident memory of each replica's tree, and of etcd."""
         trees = {f"replica-{one.number}": one.pid for one in self.cluster.replicas if one.running}
-        found = {name: _resident_bytes([pid, *descendants(pid)]) for name, pid in trees.items()}
-        found["etcd"] = _resident_bytes([one.process.pid for one in self.etcd.members if one.process is not None and one.running])
+        found = {name: sum(map(resident_bytes, (pid, *descendants(pid)))) for name, pid in trees.items()}
+        members = [one.process.pid for one in self.etcd.members if one.process is not None and one.running]
+        found["etcd"] = sum(map(resident_bytes, members))
         return found
 
     # ---------------------------------------------------------------------------------------------------------------- faults
@@ -358,11 +360,3 @@ def _age_seconds(pid: int) -> float:
     except (OSError, IndexError):
         return float("inf")
     return time.clock_gettime(time.CLOCK_BOOTTIME) - started / os.sysconf("SC_CLK_TCK")
-
-
-def _resident_bytes(pids: Sequence[int]) -> int:
-    total = 0
-    for pid in pids:
-        with contextlib.suppress(OSError, IndexError, ValueError):
-            total += int(Path("/proc", str(pid), "statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    return total

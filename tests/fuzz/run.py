@@ -11,15 +11,14 @@ level. Exit code 1 where a demand is missed. Limits of rates are lifted, so that
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 import tempfile
 import time
 from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+from benchmarks.processes import resident_bytes
 from rayched.pki.directory import PkiDirectory
 from rayched.replica.cluster.local_cluster import LocalCluster
 from rayched.replica.cluster.local_pki import LocalPki
@@ -55,18 +54,8 @@ def fuzz(directory: Path, requests: int, seed: int) -> FuzzReport:
             _tell(f"{done} of {requests} requests, {done / (time.monotonic() - began):.0f} a second")
 
         with callers, callers.client(ADMIN) as admin, EtcdHistory(cluster.etcd_endpoints) as history:
-            session = FuzzSession(callers, admin, history, lambda: _resident(replica))
+            session = FuzzSession(callers, admin, history, lambda: sum(map(resident_bytes, (replica, *descendants(replica)))))
             return session.run(iter(FuzzedCalls(seed)), requests, told)
-
-
-def _resident(pid: int) -> int:
-    """Of a replica and what it started."""
-    total = 0
-    for one in (pid, *descendants(pid)):
-        # Who has ended since has none.
-        with suppress(OSError):
-            total += int(Path("/proc", str(one), "statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    return total
 
 
 def _tell(text: str) -> None:

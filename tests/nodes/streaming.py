@@ -97,9 +97,3 @@ class Agents:
         for one in self._begun:
             if one.process.poll() is None:
                 one.kill()
-
-
-def memory_of(pid: int) -> int:
-    """Bytes."""
-    with open(f"/proc/{pid}/status", encoding="ascii") as lines:
-        return next(int(line.split()[1]) << 10 for line in lines if line.startswith("VmRSS"))

@@ -16,6 +16,7 @@ from pathlib import Path
 import grpc
 import pytest
 
+from benchmarks.processes import resident_bytes
 from leader.channel import open_channel
 from leader.etcd_shim import rpc
 from rayched.client import ApiError, AsyncClient, Client
@@ -26,7 +27,7 @@ from rayched.v1.core_pb2 import Node
 from rayched.v1.streams_pb2 import AttendRequest, LogPosition, LogsRequest
 from rayched.v1.streams_pb2_grpc import AgentStreamsStub, LogsStub
 from tests.nodes.real_node import AgentProcess, a_pod, in_phase, registered, sh, status, until
-from tests.nodes.streaming import Agents, memory_of, run, running
+from tests.nodes.streaming import Agents, run, running
 from tests.server.serving import Serving, serving
 
 NODE = "has-logs"
@@ -281,13 +282,13 @@ def test_who_reads_slowly_holds_up_nobody_and_costs_no_memory(
     with running(address, "logs", name, "-f") as slow:
         assert slow.stdout is not None
         assert slow.stdout.readline() == b"begin\n"
-        before = memory_of(agent.process.pid)
+        before = resident_bytes(agent.process.pid)
         # Nobody reads any more: its pipe is full, and all behind it.
         in_phase(client, name, "Succeeded")
         other = ended(client, *sh("echo quick"))
         assert run(address, "logs", other)[1] == b"quick\n"
         assert run(address, "logs", name, "--tail", "1")[1] == b"end\n"
-        assert memory_of(agent.process.pid) - before < 32 << 20
+        assert resident_bytes(agent.process.pid) - before < 32 << 20
         assert slow.poll() is None
         rest = slow.stdout.read()
         assert rest == numbered(1, 400_000) + b"end\n"

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from benchmarks.processes import all_cpu_seconds
 from rayched.client import new_pod
 from tests.cli.cluster import Commands, Running, a_pod_text, wait_until
 from tests.page.pictures import IN_DOCS, PICTURES, WIDE, draw
@@ -22,8 +23,6 @@ __all__ = ["opened"]
 
 ROOT = Path(__file__).parents[2]
 BINDINGS = 1_000
-TICKS = 100.0
-"""Of a processor's time, a second, as /proc counts it."""
 
 
 @pytest.mark.row("UI59")
@@ -80,13 +79,11 @@ def test_a_thousand_bindings_a_second_would_leave_the_page_and_its_process_at_ea
     session = page.page.context.new_cdp_session(page.page)
     # Time on the processor: what others on this host do does not count.
     session.send("Performance.enable", {"timeDomain": "threadTicks"})
-    stat = Path(f"/proc/{gateway[0].process.pid}/stat")
 
     def costs() -> tuple[float, float]:
         """Seconds of the page's main thread, and of the gateway."""
         metrics = {one["name"]: one["value"] for one in session.send("Performance.getMetrics")["metrics"]}
-        fields = stat.read_text().rpartition(")")[2].split()
-        return metrics["TaskDuration"], (int(fields[11]) + int(fields[12])) / TICKS
+        return metrics["TaskDuration"], all_cpu_seconds(gateway[0].process.pid)
 
     began, before = time.monotonic(), costs()
     time.sleep(3.0)

@@ -15,12 +15,13 @@ from typing import Any, Final
 
 import grpc
 
+from benchmarks.processes import resident_bytes
 from rayched.api.kinds import wrap
 from rayched.v1.services_pb2 import ExplainRequest, LabelRequest, ObjectKey, SubmitRequest, WatchRequest
 from tests.listening import listening
 from tests.probe.attack import Attack, Shown
 from tests.probe.attacks_on_rights import a_pod
-from tests.probe.world import SECONDS_MAX, ProbeWorld, beside, path_of, resident
+from tests.probe.world import SECONDS_MAX, ProbeWorld, beside, path_of
 
 _MIB: Final = 1 << 20
 _FLOOD: Final = 100
@@ -47,7 +48,7 @@ def _flood(world: ProbeWorld) -> Shown:
     pod = a_pod("big")
     pod.metadata.annotations["a"] = "x" * (3_900 << 10)
     body = SubmitRequest(object=wrap(pod)).SerializeToString()
-    before = resident([world.pid])
+    before = resident_bytes(world.pid)
     with beside(world) as honest, connection(world, "submitter") as channel:
         method = channel.unary_unary(path_of("Submission.Submit"))
         packed = [method.future(body, timeout=SECONDS_MAX, compression=grpc.Compression.Gzip) for _ in range(_FLOOD)]
@@ -65,7 +66,7 @@ def _unread_watches(world: ProbeWorld) -> Shown:
         pod.metadata.annotations["a"] = f"{number:03}" * (80 << 10)
         pod.spec.scheduling_gates.add(name="example.com/gate")
         world.ask("admin", "Submission.Submit", SubmitRequest(object=wrap(pod)))
-    before = resident([world.pid])
+    before = resident_bytes(world.pid)
     request = WatchRequest(kind="Pod", namespace="team-a", label_selector="!nothing").SerializeToString()
     with beside(world) as honest, connection(world, "viewer") as channel:
         calls = [channel.unary_stream(path_of("Watch.Watch"))(request) for _ in range(_WATCHES)]
@@ -120,12 +121,12 @@ def _costly_pod(world: ProbeWorld) -> Shown:
 
 def _rays_port(world: ProbeWorld) -> Shown:
     found = [pid for pid in world.tree() if _is_gcs(pid)]
-    before, codes = resident(found), Counter[str]()
+    before, codes = sum(map(resident_bytes, found)), Counter[str]()
     for _, port in listening(found):
         with grpc.insecure_channel(f"127.0.0.1:{port}", options=_ANY) as channel:
             method = channel.unary_unary("/ray.rpc.InternalKVGcsService/InternalKVPut")
             codes += _codes([method.future(b"\x0a" + b"x" * (64 << 20), timeout=SECONDS_MAX)])
-    grown = (resident(found) - before) / _MIB
+    grown = (sum(map(resident_bytes, found)) - before) / _MIB
     return f"{dict(codes)}, +{grown:.0f} MiB", bool(found) and "OK" not in codes and grown <= 160
 
 

@@ -20,6 +20,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from benchmarks.processes import all_cpu_seconds, resident_bytes
 from rayched.cli import printing
 from rayched.client.errors import ApiError
 from rayched.pki.directory import PkiDirectory
@@ -31,7 +32,7 @@ from tests.fuzz.callers import ADMIN, Callers
 from tests.fuzz.world import restore
 from tests.probe import attacks_on_cost, attacks_on_rights
 from tests.probe.attack import Attack, Probed
-from tests.probe.world import ProbeWorld, cpu_seconds, resident
+from tests.probe.world import ProbeWorld
 
 ATTACKS: Final = tuple(
     sorted((*attacks_on_rights.ATTACKS, *attacks_on_cost.ATTACKS), key=lambda attack: int(attack.finding.removeprefix("F")))
@@ -58,8 +59,7 @@ def probe(directory: Path, attacks: Sequence[Attack]) -> list[Probed]:
 
 
 def _made(world: ProbeWorld, attack: Attack) -> Probed:
-    tree = world.tree()
-    bytes_before, cpu_before, began = resident(tree), cpu_seconds(tree), time.monotonic()
+    (bytes_before, cpu_before), began = _taken(world.tree()), time.monotonic()
     try:
         shown, met = attack.run(world)
     except (OSError, http.client.HTTPException, ApiError) as error:
@@ -67,10 +67,15 @@ def _made(world: ProbeWorld, attack: Attack) -> Probed:
     if not world.cluster.replicas[0].running:
         shown, met = f"{shown}; the replica has ended", False
     seconds = time.monotonic() - began
-    tree = world.tree()
-    found = Probed(attack, shown, met, resident(tree) - bytes_before, max(0.0, cpu_seconds(tree) - cpu_before), seconds)
+    bytes_after, cpu_after = _taken(world.tree())
+    found = Probed(attack, shown, met, bytes_after - bytes_before, max(0.0, cpu_after - cpu_before), seconds)
     _tell(f"{attack.finding} {attack.what}: {shown}{'' if met else f' - MISSED, demanded is: {attack.demanded}'}")
     return found
+
+
+def _taken(pids: Sequence[int]) -> tuple[int, float]:
+    """Bytes and CPU seconds so far, of all together."""
+    return sum(map(resident_bytes, pids)), sum(map(all_cpu_seconds, pids))
 
 
 def _tell(text: str) -> None:

@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 import grpc
 
+from benchmarks.processes import resident_bytes
 from rayched.client.client import Client
 from rayched.replica.cluster.local_cluster import LocalCluster
 from rayched.replica.ray.processes import descendants
 from tests.fuzz.callers import Callers
 
 SECONDS_MAX: Final = 30.0
-_TICKS: Final = os.sysconf("SC_CLK_TCK")
-_PAGE: Final = os.sysconf("SC_PAGE_SIZE")
 _BETWEEN_SECONDS: Final = 0.05
 
 
@@ -70,23 +68,6 @@ def path_of(call: str) -> str:
     return f"/rayched.v1.{call.replace('.', '/')}"
 
 
-def resident(pids: list[int]) -> int:
-    """Bytes."""
-    return sum(_of(pid, "statm", lambda text: int(text.split()[1]) * _PAGE) for pid in pids)
-
-
-def cpu_seconds(pids: list[int]) -> float:
-    """Spent since each began."""
-    return sum(_of(pid, "stat", lambda text: sum(map(int, text.rpartition(")")[2].split()[11:13]))) for pid in pids) / _TICKS
-
-
-def _of(pid: int, name: str, read: Callable[[str], int]) -> int:
-    # Who has ended since has none.
-    with contextlib.suppress(OSError, IndexError):
-        return read(Path("/proc", str(pid), name).read_text())
-    return 0
-
-
 @dataclass
 class Honest:
     """Another client's wait for an answer that everybody gets, and the replica's memory meanwhile; seconds and bytes."""
@@ -110,7 +91,7 @@ def beside(world: ProbeWorld) -> Iterator[Honest]:
                 except Exception as error:
                     found.failures.append(str(error))
                 found.longest = max(found.longest, time.monotonic() - began)
-                found.peak = max(found.peak, resident([world.pid]))
+                found.peak = max(found.peak, resident_bytes(world.pid))
 
     thread = threading.Thread(target=run)
     thread.start()
