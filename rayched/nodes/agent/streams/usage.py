@@ -1,7 +1,6 @@
 """What the node and its pods use: CPU between two looks, memory at the later one. It blocks, and wants a thread of its own.
 
-CPU of a process counts that of its children that have ended and were waited for. What ended in between is missed as far as nobody
-waited for it. A node that is smaller than its host counts the agent and its pods alone, as in node-pressure eviction.
+A node that is smaller than its host counts the agent and its pods alone, as in node-pressure eviction.
 """
 
 from __future__ import annotations
@@ -12,34 +11,21 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from rayched.nodes.agent.eviction.machine_figures import meminfo
+from rayched.nodes.agent.resource_use import ResourceUse, machine_use, process_use
 from rayched.nodes.agent.shim import proc_table
-from rayched.nodes.agent.stats import NodeBounds, resident_memory
+from rayched.nodes.agent.stats import NodeBounds
 from rayched.nodes.agent.streams.targets import UsageTarget
 from rayched.v1.streams_pb2 import NodeUsage
 
 _WINDOW_SECONDS_MIN: Final = 1.0
 _WINDOW_SECONDS_MAX: Final = 60.0
-_TICKS: Final = os.sysconf("SC_CLK_TCK")
-_IDLE: Final = (3, 4)
-"""Of /proc/stat: idle, and waiting for disks."""
-
-
-@dataclass(slots=True)
-class _Use:
-    cpu_seconds: float = 0.0
-    memory_bytes: int = 0
-
-    def add(self, other: _Use) -> None:
-        self.cpu_seconds += other.cpu_seconds
-        self.memory_bytes += other.memory_bytes
 
 
 @dataclass(slots=True)
 class _Sample:
     at: float
-    node: _Use
-    containers: dict[tuple[str, str], _Use] = field(default_factory=dict)
+    node: ResourceUse
+    containers: dict[tuple[str, str], ResourceUse] = field(default_factory=dict)
 
 
 class UsageSampler:
@@ -69,7 +55,7 @@ class UsageSampler:
     def _between(self, earlier: _Sample, later: _Sample, pods: Sequence[UsageTarget]) -> NodeUsage:
         seconds = max(later.at - earlier.at, 0.001)
 
-        def cpu(before: _Use | None, after: _Use) -> int:
+        def cpu(before: ResourceUse | None, after: ResourceUse) -> int:
             # What begins in between has used nothing before; what seems to have become less has lost processes.
             spent = after.cpu_seconds - (before.cpu_seconds if before is not None else 0.0)
             return round(max(spent, 0.0) * 1000 / seconds)
@@ -86,35 +72,21 @@ class UsageSampler:
         return found
 
     def _look(self, pods: Sequence[UsageTarget]) -> _Sample:
-        sample = _Sample(self._clock(), _Use())
-        own = _use_of(os.getpid())
+        sample = _Sample(self._clock(), ResourceUse())
+        own = process_use(os.getpid())
         for pod in pods:
             state = pod.directory.shim_state()
             if state is None:
                 continue
             shim, *rest = proc_table.tree_of(int(state["pid"]))
-            own.add(_use_of(shim))
+            own.add(process_use(shim))
             for pid in rest:
-                use = _use_of(pid)
+                use = process_use(pid)
                 own.add(use)
                 name = proc_table.environment_of(pid).get(proc_table.CONTAINER_VARIABLE, "")
-                sample.containers.setdefault((pod.uid, name), _Use()).add(use)
-        sample.node = own if self._bounds.memory is not None else _machine()
+                sample.containers.setdefault((pod.uid, name), ResourceUse()).add(use)
+        sample.node = own if self._bounds.memory is not None else machine_use()
         return sample
-
-
-def _use_of(pid: int) -> _Use:
-    """Of a process that has ended meanwhile none."""
-    return _Use(proc_table.cpu_ticks(pid) / _TICKS, resident_memory(pid))
-
-
-def _machine() -> _Use:
-    with open("/proc/stat", encoding="ascii") as file:
-        ticks = [int(text) for text in file.readline().split()[1:9]]
-    with open("/proc/meminfo", encoding="ascii") as file:
-        _, working_set = meminfo(file.read())
-    busy = sum(value for place, value in enumerate(ticks) if place not in _IDLE)
-    return _Use(busy / _TICKS, working_set)
 
 
 def usage_sampler(node: str, bounds: NodeBounds) -> UsageSampler:
