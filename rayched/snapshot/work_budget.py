@@ -114,6 +114,7 @@ class WorkBudget:
 
     def breathe(self) -> None:
         """Between two steps of work that has to be done whole, or would have to begin anew."""
+        # The last lines of `spend` once more: that runs between all steps of the engine, and a call would slow it.
         now = self._clock()
         if now - self._ticked >= TICK_SECONDS:
             self._ticked = now
