@@ -52,3 +52,8 @@ class SystemClock:
 
 def seconds_to_ns(seconds: float) -> int:
     return round(seconds * NS_PER_SECOND)
+
+
+def boottime() -> float:
+    """Seconds, for whoever measures durations beside the election."""
+    return time.clock_gettime(_BOOTTIME)

@@ -7,8 +7,8 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Final
 
+from leader.clock import boottime
 from rayched.actors.inbox import Inbox
-from rayched.actors.queue_partner import boottime
 from rayched.core.scheduler_core import SchedulerCore
 from rayched.core.writes.foreign_bindings import BindingEnd, ForeignBinding, ForeignBindingAnswer
 

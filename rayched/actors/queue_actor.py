@@ -20,6 +20,7 @@ from typing import Any
 
 from prometheus_client import Metric
 
+from leader.clock import boottime
 from rayched.actors.configured import ProfilesText, profiles_of
 from rayched.actors.exchange_socket import serve_exchanges
 from rayched.actors.garbage import collect_rarely
@@ -56,7 +57,7 @@ class QueueActor:
 
     def listing(self, request: ListQueueRequest) -> ListQueueResponse:
         with self._lock:
-            return list_queue(self._core.queue, request, time.clock_gettime(time.CLOCK_BOOTTIME))
+            return list_queue(self._core.queue, request, boottime())
 
     def metrics(self) -> list[Metric]:
         with self._lock:

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import logging
 import signal
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
+from leader.clock import boottime
 from rayched.actors.exchange_socket import ExchangeCaller
 from rayched.actors.inbox import Inbox
 from rayched.actors.process_handle import ProcessHandle, handle_of
@@ -81,8 +81,3 @@ class QueuePartner:
         log.warning("the queue did not answer: %s", problem)
         self._patience.ended()
         self.session_at = boottime() + PAUSE_SECONDS
-
-
-def boottime() -> float:
-    """Seconds by CLOCK_BOOTTIME."""
-    return time.clock_gettime(time.CLOCK_BOOTTIME)

@@ -25,6 +25,7 @@ from prometheus_client import Metric
 
 from leader.belief import BeliefCell
 from leader.channel import open_channel
+from leader.clock import boottime
 from rayched.actors.configured import profiles_of
 from rayched.actors.deciding_cell import DecidingCell
 from rayched.actors.event_room_cell import EventRoomCell
@@ -34,7 +35,7 @@ from rayched.actors.inbox import Inbox, LatestCalls
 from rayched.actors.log_sending import send_logs
 from rayched.actors.placement import on_this_host
 from rayched.actors.questions import QuestionQueue, answer_now
-from rayched.actors.queue_partner import QueuePartner, boottime
+from rayched.actors.queue_partner import QueuePartner
 from rayched.actors.scheduler_values import Explained, PlanBasis, SchedulerActorConfig, SchedulerStatus
 from rayched.actors.shards import RayShards
 from rayched.core.attempt_metrics import Told

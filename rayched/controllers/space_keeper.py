@@ -30,6 +30,7 @@ from typing import Final
 from prometheus_client import Counter, Gauge
 
 from leader.channel import kept, one_of, open_channel
+from leader.clock import boottime
 from leader.record import read_stored_record
 from rayched.controllers.clock_skew import ClockSkew
 from rayched.controllers.compaction import compactable, moments_in, value_of, with_moment
@@ -138,7 +139,7 @@ class SpaceKeeper:
                 StoreClient(owned.enter_context(contextlib.closing(open_channel(one_of(self._endpoints, endpoint)))), _DEADLINES)
                 for endpoint in self._endpoints
             ]
-            self._renewed_at = _boottime()
+            self._renewed_at = boottime()
             while not self._loop.stopped.is_set():
                 try:
                     self.look(stores)
@@ -156,7 +157,7 @@ class SpaceKeeper:
         statuses = self._statuses(stores)
         if not statuses:
             return
-        now, store = _boottime(), statuses[0][0]
+        now, store = boottime(), statuses[0][0]
         self._ask(statuses, now)
         self._clock.observed(max(status.revision for _, status in statuses), now)
         space = judge([status for _, status in statuses], self._quota_bytes, self.gate.space.state)
@@ -227,7 +228,7 @@ class SpaceKeeper:
     def _read_record(self, store: StoreClient) -> None:
         """Whether anybody renews the lease, and by what clock."""
         entry = store.get(self._keys.record)
-        now = _boottime()
+        now = boottime()
         if entry is None:
             return
         if entry.mod_revision != self._record_revision:
@@ -298,7 +299,3 @@ class SpaceKeeper:
         if complete and self.gate.space.may_disarm:
             store.disarm_nospace()
             log.warning("etcd's alarm NOSPACE is disarmed: %s", self.gate.space.words)
-
-
-def _boottime() -> float:
-    return time.clock_gettime(time.CLOCK_BOOTTIME)

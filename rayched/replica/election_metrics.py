@@ -17,13 +17,12 @@ Source: client-go's leaderelection metrics 0.34 for the first two.
 
 from __future__ import annotations
 
-import time
 from typing import Final
 
 from prometheus_client import Counter, Gauge, Histogram, Metric
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily
 
-from leader.clock import NS_PER_SECOND
+from leader.clock import NS_PER_SECOND, boottime
 from leader.observation import Vacated
 from leader.revocation import Evidence
 from rayched.server.ports import Leader
@@ -72,14 +71,14 @@ class ElectionCounts:
 
     def master_status(self, name: str, leading: bool) -> None:
         self._status.labels(name).set(leading)
-        self._renewed_at = _boottime() if leading else None
+        self._renewed_at = boottime() if leading else None
 
     def slowpath(self, name: str) -> None:
         self._slow.labels(name).inc()
 
     def renewed(self, _name: str, seconds: float) -> None:
         self._renewals.observe(seconds)
-        self._renewed_at = _boottime()
+        self._renewed_at = boottime()
 
     def not_renewed(self, _name: str, seconds: float) -> None:
         self._renewals.observe(seconds)
@@ -89,7 +88,7 @@ class ElectionCounts:
     def took_over(self, vacated: Vacated) -> None:
         """This replica begins to lead; `vacated`: how its predecessor went."""
         kind = "released" if vacated.released else "expired"
-        self._failovers.labels(kind).observe(max(0.0, _boottime() - vacated.since_ns / NS_PER_SECOND))
+        self._failovers.labels(kind).observe(max(0.0, boottime() - vacated.since_ns / NS_PER_SECOND))
 
     def suspects(self, evidence: Evidence) -> None:
         """This replica takes whoever leads for gone."""
@@ -104,7 +103,7 @@ class ElectionCounts:
         age = GaugeMetricFamily("rayched_leader_last_renew_age_seconds", "Time since the lease was renewed, on the leader.")
         renewed_at = self._renewed_at
         if renewed_at is not None:
-            age.add_metric([], max(0.0, _boottime() - renewed_at))
+            age.add_metric([], max(0.0, boottime() - renewed_at))
         changes = CounterMetricFamily("rayched_leader_transitions", "How often the lead has passed to another process.")
         if transitions is not None:
             changes.add_metric([], transitions)
@@ -113,7 +112,3 @@ class ElectionCounts:
         counted = (self._status, self._slow, self._renewals, self._failovers, self._suspicions, self._revocations)
         own = [family for metric in counted for family in metric.collect()]
         return [*own, age, changes, epoch]
-
-
-def _boottime() -> float:
-    return time.clock_gettime(time.CLOCK_BOOTTIME)

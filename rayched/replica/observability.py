@@ -32,6 +32,7 @@ from prometheus_client import REGISTRY, CollectorRegistry, Metric
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.metrics_core import GaugeMetricFamily
 
+from leader.clock import boottime
 from rayched.access.http_policy import check_paths
 from rayched.api.moments import moment_text
 from rayched.pki.https import HttpsCertificate
@@ -83,7 +84,7 @@ class Observability:
         self._actors = actors
         self._server = server
         self._began = time.time()
-        self._ticked = _boottime()
+        self._ticked = boottime()
         self._stopping = False
         self._loop: asyncio.AbstractEventLoop | None = None
         self._endpoint: HttpEndpoint | None = None
@@ -126,7 +127,7 @@ class Observability:
     async def ticking(self) -> None:
         """Shows that the event loop turns, until cancelled."""
         while True:
-            self._ticked = _boottime()
+            self._ticked = boottime()
             await asyncio.sleep(TICK_SECONDS)
 
     def stopping(self) -> None:
@@ -172,7 +173,7 @@ class Observability:
         return unavailable("this replica cannot say now who may read what; try again") if found is None else found[0]
 
     def _loop_problem(self) -> str | None:
-        seconds = _boottime() - self._ticked
+        seconds = boottime() - self._ticked
         return f"the event loop has not turned for {seconds:.0f} s" if seconds > STUCK_SECONDS else None
 
     def _families(self) -> Iterable[Metric]:
@@ -271,10 +272,6 @@ def _exposition(registry: CollectorRegistry, request: Request) -> Answer:
 
 def _json(value: object) -> Answer:
     return Answer(json.dumps(value, indent=2).encode() + b"\n", JSON)
-
-
-def _boottime() -> float:
-    return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 async def ended(task: asyncio.Task[None]) -> None:

@@ -15,7 +15,6 @@ import logging
 import os
 import signal
 import threading
-import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -24,7 +23,7 @@ from typing import Any, Final, Protocol
 from prometheus_client import Metric
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily
 
-from leader.clock import NS_PER_SECOND
+from leader.clock import NS_PER_SECOND, boottime
 from rayched.actors.configured import ProfilesText
 from rayched.actors.deciding_cell import pod_being_decided
 from rayched.actors.foreign_binding_calls import BINDINGS
@@ -269,7 +268,7 @@ class ActorSupervisor:
         synced_at = self._synced_at
         if synced_at is None:
             return "the scheduler has not read the cluster yet"
-        seconds = _boottime() - synced_at
+        seconds = boottime() - synced_at
         return f"no scheduler that has read the cluster for {seconds:.0f} s" if seconds > _REPLACED_SECONDS_MAX else None
 
     async def metrics(self) -> list[Metric]:
@@ -338,12 +337,12 @@ class ActorSupervisor:
         actors = ActorSet(self._config, pool, self._scheduler_lost, self._synced, leads, self.restarts)
         actors.create()
         self._actors = actors
-        looked = alive_since = _boottime()
+        looked = alive_since = boottime()
         while not self._stopping.is_set():
             if self._ray is not None and (what := self._ray.what_ended()):
                 raise RayUnavailable(f"Ray has ended: {what} is gone")
             actors.turn(_POLL_SECONDS)
-            now = _boottime()
+            now = boottime()
             if actors.is_synced:
                 self._synced_at = now
             if not actors.is_synced or now - looked > _LOOK_SECONDS_MAX:
@@ -358,7 +357,7 @@ class ActorSupervisor:
                 alive_since = now
 
     def _scheduler_lost(self, has_spare: bool) -> None:
-        self._suspicions.note(pod_being_decided(self._own_directory), _boottime())
+        self._suspicions.note(pod_being_decided(self._own_directory), boottime())
         if self.terms is None:
             return
         if has_spare and (objects := self._objects()) > SPARE_READS_MAX:
@@ -371,7 +370,7 @@ class ActorSupervisor:
 
     def _synced(self) -> None:
         log.info("the scheduler has read the cluster")
-        self._failures, self._synced_at = 0, _boottime()
+        self._failures, self._synced_at = 0, boottime()
         if self.terms is not None:
             self.terms.stand()
 
@@ -387,7 +386,3 @@ class ActorSupervisor:
         elif actors is not None:
             actors.end()
             disconnect()
-
-
-def _boottime() -> float:
-    return time.clock_gettime(time.CLOCK_BOOTTIME)
