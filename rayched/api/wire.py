@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from typing import Any
 
 
 def framed(number: int, content: bytes) -> bytes:
@@ -13,6 +14,14 @@ def framed(number: int, content: bytes) -> bytes:
 def length_delimited(number: int) -> bytes:
     """What stands before the length of a field that holds a message, text or bytes; for numbers up to 15."""
     return bytes((number << 3 | 2,))
+
+
+def field_tag(message: Any, field: str) -> bytes:
+    """What stands before a field of a message's class, which has a number up to 15 and is no list of numbers."""
+    found = message.DESCRIPTOR.fields_by_name[field]
+    if found.type in (found.TYPE_STRING, found.TYPE_BYTES, found.TYPE_MESSAGE):
+        return length_delimited(found.number)
+    return bytes((found.number << 3,))
 
 
 @lru_cache(maxsize=4096)

@@ -10,27 +10,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any, Final
+from typing import Final
 
 from leader.etcd_shim import rpc
-from rayched.api.wire import varint
+from rayched.api.wire import field_tag, varint
 
-
-def _tag(message: Any, field: str) -> bytes:
-    """What stands before a field in protobuf's binary form."""
-    found = message.DESCRIPTOR.fields_by_name[field]
-    length_delimited = found.type in (found.TYPE_BYTES, found.TYPE_MESSAGE)
-    return bytes([found.number << 3 | (2 if length_delimited else 0)])
-
-
-_COMPARE, _SUCCESS, _FAILURE = (_tag(rpc.TxnRequest, field) for field in ("compare", "success", "failure"))
-_COMPARE_KEY, _COMPARE_MOD_REVISION = _tag(rpc.Compare, "key"), _tag(rpc.Compare, "mod_revision")
+_COMPARE, _SUCCESS, _FAILURE = (field_tag(rpc.TxnRequest, field) for field in ("compare", "success", "failure"))
+_COMPARE_KEY, _COMPARE_MOD_REVISION = field_tag(rpc.Compare, "key"), field_tag(rpc.Compare, "mod_revision")
 _COMPARE_MOD: Final = rpc.Compare(target=rpc.Compare.MOD).SerializeToString()
-_REQUEST_RANGE, _REQUEST_PUT = _tag(rpc.RequestOp, "request_range"), _tag(rpc.RequestOp, "request_put")
-_REQUEST_DELETE_RANGE, _REQUEST_TXN = _tag(rpc.RequestOp, "request_delete_range"), _tag(rpc.RequestOp, "request_txn")
+_REQUEST_RANGE, _REQUEST_PUT = field_tag(rpc.RequestOp, "request_range"), field_tag(rpc.RequestOp, "request_put")
+_REQUEST_DELETE_RANGE, _REQUEST_TXN = field_tag(rpc.RequestOp, "request_delete_range"), field_tag(rpc.RequestOp, "request_txn")
 _SLASH: Final = ord("/")
 # The key has one number in each of them.
-_KEY, _VALUE, _LEASE = (_tag(rpc.PutRequest, field) for field in ("key", "value", "lease"))
+_KEY, _VALUE, _LEASE = (field_tag(rpc.PutRequest, field) for field in ("key", "value", "lease"))
 
 
 def nested_transaction(pieces: Sequence[bytes]) -> tuple[bytes, ...]:

@@ -12,10 +12,10 @@ import functools
 from dataclasses import dataclass
 from typing import Final
 
-from google.protobuf.message import DecodeError, Message
+from google.protobuf.message import DecodeError
 
 from rayched.api.termination import GROUP_INCOMPLETE, PREEMPTION_BY_SCHEDULER, ask_to_end, mark_disrupted
-from rayched.api.wire import varint
+from rayched.api.wire import field_tag, varint
 from rayched.core.cache.records import PodRecord
 from rayched.store.codec import encode
 from rayched.v1.core_pb2 import Pod, PodCondition, PodSpec
@@ -53,14 +53,9 @@ class NotScheduled:
         )
 
 
-def _tag(message: type[Message], field: str) -> bytes:
-    """What stands before a field that holds bytes or a message, in protobuf's binary form."""
-    return bytes((message.DESCRIPTOR.fields_by_name[field].number << 3 | 2,))
-
-
-_OBJECT, _LEADER_WRITE = _tag(Stored, "object"), _tag(Stored, "leader_write")
-_POD, _SPEC, _NODE_NAME = _tag(Object, "pod"), _tag(Pod, "spec"), _tag(PodSpec, "node_name")
-_ATTEMPT: Final = _tag(LeaderWrite, "attempt")
+_OBJECT, _LEADER_WRITE = field_tag(Stored, "object"), field_tag(Stored, "leader_write")
+_POD, _SPEC, _NODE_NAME = field_tag(Object, "pod"), field_tag(Pod, "spec"), field_tag(PodSpec, "node_name")
+_ATTEMPT: Final = field_tag(LeaderWrite, "attempt")
 
 GATED: Final = NotScheduled(REASON_GATED, GATED_MESSAGE)
 
