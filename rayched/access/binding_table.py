@@ -8,36 +8,31 @@ etcd, and cannot be taken away there.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Final
 
 from google.protobuf.message import DecodeError
 
+from rayched.access.access_table import AccessTable
 from rayched.access.binding_limits import NO_LIMITS, BindingLimits, highest
 from rayched.access.bindings import BindingErrors, RoleBinding, read_binding
 from rayched.access.identity import Identity
-from rayched.access.policy import AccessRole
 from rayched.api.errors import FieldError
 from rayched.v1 import access_pb2
-
-PROBLEMS_MAX: Final = 20
 
 _NO_BINDING: Final = FieldError("", "what lies there is no message of that kind")
 _ANOTHERS_KEY: Final = FieldError("id", "what lies there belongs to another key")
 
 
-class BindingTable:
+class BindingTable(AccessTable[RoleBinding]):
     """See the module."""
 
     def __init__(self, built_in: Iterable[RoleBinding] = ()) -> None:
+        super().__init__("the role binding at {} gives nobody anything")
         self._built_in: Final = tuple(built_in)
-        self._by_key: dict[bytes, RoleBinding] = {}
         self._by_subject: dict[str, tuple[RoleBinding, ...]] = {}
         self._limits: dict[str, BindingLimits] = {}
-        self._problems: dict[bytes, str] = {}
         self.version = 0
-        self.is_known = False
-        """A first list of what etcd has has arrived."""
         self._index()
 
     def of(self, identity: Identity) -> tuple[RoleBinding, ...]:
@@ -56,38 +51,11 @@ class BindingTable:
         """Those in etcd, by subject, role and id."""
         return sorted(self._by_key.values(), key=lambda one: (one.subject.uri, one.role.value, one.id))
 
-    def keys_of_admins(self) -> list[bytes]:
-        """Where bindings to the role admin lie in etcd."""
-        return sorted(key for key, binding in self._by_key.items() if binding.role is AccessRole.ADMIN)
-
-    @property
-    def problems(self) -> list[str]:
-        """What could not be read, a line each; the first of them."""
-        return [self._problems[key] for key in sorted(self._problems)[:PROBLEMS_MAX]]
-
-    def listed(self, entries: Mapping[bytes, bytes]) -> None:
-        """All that etcd has, by key."""
-        self._by_key.clear()
-        self._problems.clear()
-        for key, value in entries.items():
-            self._read(key, value)
-        self.is_known = True
-        self._index()
-
-    def changed(self, changes: Iterable[tuple[bytes, bytes | None]]) -> None:
-        """Keys and what they have now, in order; None: nothing any more."""
-        for key, value in changes:
-            self._by_key.pop(key, None)
-            self._problems.pop(key, None)
-            if value is not None:
-                self._read(key, value)
-        self._index()
-
-    def _read(self, key: bytes, value: bytes) -> None:
+    def _read(self, key: bytes, value: bytes) -> RoleBinding | str:
         try:
-            self._by_key[key] = binding_at(key, value)
+            return binding_at(key, value)
         except BindingErrors as error:
-            self._problems[key] = f"the role binding at {key.decode(errors='backslashreplace')} gives nobody anything: {error}"
+            return str(error)
 
     def _index(self) -> None:
         found: dict[str, list[RoleBinding]] = {}

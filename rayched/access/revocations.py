@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from google.protobuf.message import DecodeError
 
+from rayched.access.access_table import AccessTable
 from rayched.access.identity import Identity, IdentityError
-from rayched.access.tokens import PROBLEMS_MAX
 from rayched.api.errors import quoted
 from rayched.v1 import access_pb2
 
@@ -70,16 +69,13 @@ def revoked_at(key: bytes, value: bytes) -> RevokedCaller:
     return found
 
 
-class RevocationTable:
-    """Those that one replica knows. Owner: the event loop."""
+class RevocationTable(AccessTable[RevokedCaller]):
+    """Those that one replica knows."""
 
     def __init__(self) -> None:
-        self._by_key: dict[bytes, RevokedCaller] = {}
-        self._problems: dict[bytes, str] = {}
+        super().__init__("the revocation at {} refuses nobody")
         self._revoked: frozenset[str] = frozenset()
         """Serial numbers and URIs: no text is both."""
-        self.is_known = False
-        """A first list of what etcd has has arrived."""
 
     def __contains__(self, text: str) -> bool:
         return RULE_REVOCATIONS_ARE_LOOKED_AT and text in self._revoked
@@ -88,32 +84,14 @@ class RevocationTable:
     def count(self) -> int:
         return len(self._by_key)
 
-    @property
-    def problems(self) -> list[str]:
-        """What could not be read, a line each; the first of them."""
-        return [self._problems[key] for key in sorted(self._problems)[:PROBLEMS_MAX]]
-
-    def listed(self, entries: Mapping[bytes, bytes]) -> None:
-        """All that etcd has, by key."""
-        self._by_key.clear()
-        self._problems.clear()
-        self.is_known = True
-        self.changed(entries.items())
-
-    def changed(self, changes: Iterable[tuple[bytes, bytes | None]]) -> None:
-        """Keys and what they have now, in order; None: nothing any more."""
-        for key, value in changes:
-            self._by_key.pop(key, None)
-            self._problems.pop(key, None)
-            if value is not None:
-                self._read(key, value)
-        self._revoked = frozenset(one.serial or one.identity for one in self._by_key.values())
-
-    def _read(self, key: bytes, value: bytes) -> None:
+    def _read(self, key: bytes, value: bytes) -> RevokedCaller | str:
         try:
-            self._by_key[key] = revoked_at(key, value)
+            return revoked_at(key, value)
         except RevocationError as error:
-            self._problems[key] = f"the revocation at {key.decode(errors='backslashreplace')} refuses nobody: {error}"
+            return str(error)
+
+    def _index(self) -> None:
+        self._revoked = frozenset(one.serial or one.identity for one in self._by_key.values())
 
 
 def _serial(text: str) -> str:

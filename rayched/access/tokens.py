@@ -16,12 +16,13 @@ import base64
 import hashlib
 import hmac
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from google.protobuf.message import DecodeError
 
+from rayched.access.access_table import AccessTable
 from rayched.access.identity import Identity, IdentityError, IdentityKind
 from rayched.v1 import access_pb2
 
@@ -38,7 +39,6 @@ SECONDS_MAX: Final = 365 * DAY
 JOIN_SECONDS_MIN: Final = 60
 JOIN_SECONDS_DEFAULT: Final = 3_600
 JOIN_SECONDS_MAX: Final = DAY
-PROBLEMS_MAX: Final = 20
 
 _ALPHABET: Final = "abcdefghijklmnopqrstuvwxyz234567"
 _TEXT: Final = re.compile(rf"rt_([{_ALPHABET}]{{{ID_CHARACTERS}}})_([A-Za-z0-9_-]{{43}})")
@@ -123,38 +123,18 @@ def token_at(key: bytes, value: bytes) -> BearerToken | str:
     return BearerToken(message.id, message.sha256, subject, maker, message.note, *times, message.maker_serial)
 
 
-class TokenTable:
-    """Those that one replica knows: fed from etcd in the order of its revisions. Owner: the event loop."""
+class TokenTable(AccessTable[BearerToken]):
+    """Those that one replica knows."""
 
     def __init__(self) -> None:
-        self._by_key: dict[bytes, BearerToken] = {}
+        super().__init__("the token at {} lets nobody in")
         self._by_id: dict[str, BearerToken] = {}
-        self._problems: dict[bytes, str] = {}
         self.is_current = False
         """It is as etcd has it, so far as is known: one that is not there is none."""
 
     def listed(self, entries: Mapping[bytes, bytes]) -> None:
-        """All that etcd has, by key."""
-        self._by_key.clear()
-        self._problems.clear()
-        for key, value in entries.items():
-            self._read(key, value)
+        super().listed(entries)
         self.is_current = True
-        self._index()
-
-    def changed(self, changes: Iterable[tuple[bytes, bytes | None]]) -> None:
-        """Keys and what they have now, in order; None: nothing any more."""
-        for key, value in changes:
-            self._by_key.pop(key, None)
-            self._problems.pop(key, None)
-            if value is not None:
-                self._read(key, value)
-        self._index()
-
-    @property
-    def problems(self) -> list[str]:
-        """What could not be read, a line each; the first of them."""
-        return [self._problems[key] for key in sorted(self._problems)[:PROBLEMS_MAX]]
 
     def with_id(self, id: str) -> BearerToken | None:
         """Whether it counts or not."""
@@ -190,12 +170,8 @@ class TokenTable:
         """Whether one that was found before does still."""
         return self._by_id.get(token.id) == token and (now < token.expires_at or not RULE_TOKENS_EXPIRE)
 
-    def _read(self, key: bytes, value: bytes) -> None:
-        found = token_at(key, value)
-        if isinstance(found, str):
-            self._problems[key] = f"the token at {key.decode(errors='backslashreplace')} lets nobody in: {found}"
-        else:
-            self._by_key[key] = found
+    def _read(self, key: bytes, value: bytes) -> BearerToken | str:
+        return token_at(key, value)
 
     def _index(self) -> None:
         self._by_id = {token.id: token for token in self._by_key.values()}

@@ -11,7 +11,6 @@ from rayched.access.binding_limits import NO_LIMITS, BindingLimits
 from rayched.access.binding_table import BindingTable
 from rayched.access.bindings import BindingErrors, RoleBinding, read_binding
 from rayched.access.identity import Identity
-from rayched.access.policy import AccessRole
 from rayched.access.requests import RequestFacts
 from rayched.v1 import access_pb2
 from tests.access.matrix import binding, table_of
@@ -160,7 +159,7 @@ def test_what_etcd_says_is_in_force_at_once_and_gone_when_it_goes() -> None:
     table.changed([(key_of(admin), value_of(admin)), (key_of(viewer), None)])
 
     assert table.of(viewer.subject) == () and table.of(admin.subject) == (admin,)
-    assert table.all() == [admin] and table.keys_of_admins() == [key_of(admin)]
+    assert table.all() == [admin]
     assert table.version > before
     table.listed({})
     assert table.all() == [] and table.of(admin.subject) == ()
@@ -191,7 +190,7 @@ def test_a_built_in_binding_is_not_in_etcd() -> None:
     table = BindingTable([admin])
 
     assert table.of(admin.subject) == (admin,)
-    assert table.all() == [] and table.keys_of_admins() == []
+    assert table.all() == []
 
 
 @pytest.mark.row("B46")
@@ -251,11 +250,3 @@ def test_limits_are_kept_with_the_binding_and_the_most_of_several_counts() -> No
     assert table.limits_of(first.subject) == BindingLimits(writes=400.0, reads=0.5, watches=20, pod_points=50)
     assert table.limits_of(binding("viewer", "viewer", "a").subject) == NO_LIMITS
     assert first.id == binding("submitter", "submitter", "team-a").id, "other limits replace them"
-
-
-@pytest.mark.row("B60")
-def test_which_bindings_make_administrators() -> None:
-    table = table_of(binding("admin", "admin"), binding("operator", "operator"), binding("everywhere", "admin"))
-
-    assert len(table.keys_of_admins()) == 2
-    assert {one.role for one in table.all()} == {AccessRole.ADMIN, AccessRole.OPERATOR}
