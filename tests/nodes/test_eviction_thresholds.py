@@ -158,7 +158,6 @@ def test_figures_are_taken_from_recorded_files() -> None:
     )
     assert machine_figures.meminfo(text) == (24604880 << 10, (898200 + 2000000 + 100000 + 1000 - 900000) << 10)
     stat = "anon 1000\nfile 5000\nkernel 700\ninactive_file 2000\nactive_file 3000\n"
-    assert machine_figures.root_working_set(stat) == 4000
     assert machine_figures.working_set("9000\n", stat) == 7000 and machine_figures.working_set("1000\n", stat) == 0
     assert machine_figures.tasks("0.52 0.58 0.59 3/813 12345\n") == 813
     found = os.statvfs_result((4096, 512, 1000, 400, 300, 50, 20, 10, 0, 255))

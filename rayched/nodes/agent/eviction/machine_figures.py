@@ -23,12 +23,6 @@ def meminfo(text: str) -> tuple[int, int]:
     return values["MemTotal"], max(used, 0)
 
 
-def root_working_set(memory_stat: str) -> int:
-    """Of the whole machine, from the root's memory.stat, which has no memory.current beside it."""
-    values = _flat(memory_stat)
-    return max(values["anon"] + values["file"] - values["inactive_file"], 0)
-
-
 def working_set(memory_current: str, memory_stat: str) -> int:
     """Of one cgroup."""
     return max(int(memory_current) - _flat(memory_stat)["inactive_file"], 0)
