@@ -29,8 +29,7 @@ class AccessCalls:
 
     def who_am_i(self, *, timeout_seconds: float | None = None) -> WhoAmIResponse:
         """Who the cluster takes the caller for, and the role bindings of that identity."""
-        call = calls.who_am_i()
-        return call.result(self._transport.call(call.name, call.request, total_seconds=timeout_seconds))
+        return self._transport.do(calls.who_am_i(), timeout_seconds)
 
     def can_i(
         self,
@@ -46,26 +45,22 @@ class AccessCalls:
 
         `subject` is another identity, about which operators and administrators may ask.
         """
-        asked = calls.can_i(call, kind, namespace, name, subject)
-        return asked.result(self._transport.call(asked.name, asked.request, total_seconds=timeout_seconds))
+        return self._transport.do(calls.can_i(call, kind, namespace, name, subject), timeout_seconds)
 
     def grant(self, binding: RoleBinding, *, timeout_seconds: float | None = None) -> GrantResponse:
         """Gives a role. The same subject, role and namespaces again replace what the binding allows."""
-        call = calls.grant(binding)
-        return call.result(self._transport.call(call.name, call.request, total_seconds=timeout_seconds))
+        return self._transport.do(calls.grant(binding), timeout_seconds)
 
     def revoke_grant(self, id: str, *, timeout_seconds: float | None = None) -> RevokeGrantResponse:
         """Takes a role away; FAILED_PRECONDITION for the last binding to the role admin.
 
         Where an attempt without an answer had taken it away already, NOT_FOUND.
         """
-        call = calls.revoke_grant(id)
-        return call.result(self._transport.call(call.name, call.request, total_seconds=timeout_seconds))
+        return self._transport.do(calls.revoke_grant(id), timeout_seconds)
 
     def grants(self, subject: str = "", *, timeout_seconds: float | None = None) -> Sequence[RoleBinding]:
         """Role bindings of one identity; without one all of them, which operators and administrators may see."""
-        call = calls.list_grants(subject)
-        return call.result(self._transport.call(call.name, call.request, total_seconds=timeout_seconds))
+        return self._transport.do(calls.list_grants(subject), timeout_seconds)
 
     def issue_token(
         self, subject: str = "", seconds: int = 0, note: str = "", *, timeout_seconds: float | None = None
@@ -74,21 +69,18 @@ class AccessCalls:
 
         An attempt without an answer may have made one that nobody knows; `tokens` shows it.
         """
-        call = calls.issue_token(subject, seconds, note)
-        return call.result(self._transport.call(call.name, call.request, total_seconds=timeout_seconds))
+        return self._transport.do(calls.issue_token(subject, seconds, note), timeout_seconds)
 
     def tokens(self, subject: str = "", *, timeout_seconds: float | None = None) -> Sequence[Token]:
         """Tokens of one identity; without one all of them, which administrators may see."""
-        call = calls.list_tokens(subject)
-        return call.result(self._transport.call(call.name, call.request, total_seconds=timeout_seconds))
+        return self._transport.do(calls.list_tokens(subject), timeout_seconds)
 
     def revoke_token(self, id: str, subject: str = "", *, timeout_seconds: float | None = None) -> RevokeTokenResponse:
         """Ends a token of an identity, the own one where none is named.
 
         Where an attempt without an answer had ended it already, NOT_FOUND.
         """
-        call = calls.revoke_token(id, subject)
-        return call.result(self._transport.call(call.name, call.request, total_seconds=timeout_seconds))
+        return self._transport.do(calls.revoke_token(id, subject), timeout_seconds)
 
     def sign_certificate(
         self, signing_request: bytes, subject: str = "", *, timeout_seconds: float | None = None
@@ -97,22 +89,18 @@ class AccessCalls:
 
         With a join token, which is spent by it. An attempt without an answer may have spent it: then nobody has the certificate.
         """
-        call = calls.sign_certificate(signing_request, subject)
-        return call.result(self._transport.call(call.name, call.request, total_seconds=timeout_seconds))
+        return self._transport.do(calls.sign_certificate(signing_request, subject), timeout_seconds)
 
     def revoke_certificate(
         self, serial: str = "", identity: str = "", note: str = "", *, timeout_seconds: float | None = None
     ) -> RevokeCertificateResponse:
         """Refuses a certificate by its serial number, or an identity whatever it shows, at all replicas; its streams end."""
-        call = calls.revoke_certificate(serial, identity, note)
-        return call.result(self._transport.call(call.name, call.request, total_seconds=timeout_seconds))
+        return self._transport.do(calls.revoke_certificate(serial, identity, note), timeout_seconds)
 
     def readmit(self, serial: str = "", identity: str = "", *, timeout_seconds: float | None = None) -> ReadmitResponse:
         """Takes that back. Where an attempt without an answer had done so already, NOT_FOUND."""
-        call = calls.readmit(serial, identity)
-        return call.result(self._transport.call(call.name, call.request, total_seconds=timeout_seconds))
+        return self._transport.do(calls.readmit(serial, identity), timeout_seconds)
 
     def revocations(self, *, timeout_seconds: float | None = None) -> Sequence[Revocation]:
         """Who is refused, which operators and administrators may see."""
-        call = calls.list_revocations()
-        return call.result(self._transport.call(call.name, call.request, total_seconds=timeout_seconds))
+        return self._transport.do(calls.list_revocations(), timeout_seconds)

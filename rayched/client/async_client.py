@@ -11,7 +11,6 @@ A client belongs to the event loop in which it is used. Any call may be cancelle
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TypeVar
 
 from google.protobuf.message import Message
 
@@ -26,12 +25,10 @@ from rayched.client.async_transport import AsyncTransport
 from rayched.client.async_watch import AsyncLeaderStream, AsyncWatchStream
 from rayched.client.async_workloads import AsyncWorkloadCalls
 from rayched.client.bindings import BoundWait, PodReference
-from rayched.client.calls import UnaryCall
 from rayched.client.client import BOUND_SECONDS
 from rayched.client.contexts import choose
 from rayched.client.endpoints import Patience
 from rayched.client.errors import ApiError
-from rayched.client.pinned import Steps
 from rayched.client.sources import Source, objects_of
 from rayched.client.streaming import STREAM_PATIENCE_SECONDS
 from rayched.client.submissions import SubmitOutcomes, Submitted, all_submitted, read_objects, refused, tried
@@ -55,8 +52,6 @@ from rayched.v1.services_pb2 import (
     UpdateNodeStatusResponse,
 )
 from rayched.v1.workloads_pb2 import Object
-
-R = TypeVar("R")
 
 
 class AsyncClient(AsyncStreamingCalls, AsyncWorkloadCalls, AsyncEditingCalls, AsyncReadingCalls, AsyncAccessCalls):
@@ -104,7 +99,7 @@ class AsyncClient(AsyncStreamingCalls, AsyncWorkloadCalls, AsyncEditingCalls, As
         """
         if isinstance(source, Message):
             item = calls.with_uid(source)
-            return SubmitOutcomes([tried(item, await self._do(calls.submit(item, dry_run), timeout_seconds))])
+            return SubmitOutcomes([tried(item, await self._transport.do(calls.submit(item, dry_run), timeout_seconds))])
         read = objects_of(source)
         items = read_objects(read)
         if dry_run:
@@ -129,7 +124,7 @@ class AsyncClient(AsyncStreamingCalls, AsyncWorkloadCalls, AsyncEditingCalls, As
         self, item: AnyObject | Object, *, dry_run: bool = False, timeout_seconds: float | None = None
     ) -> ApplyResponse:
         """Creates the object, or changes the one that is there."""
-        return await self._do(calls.apply(item, dry_run), timeout_seconds)
+        return await self._transport.do(calls.apply(item, dry_run), timeout_seconds)
 
     def watch(
         self,
@@ -199,7 +194,8 @@ class AsyncClient(AsyncStreamingCalls, AsyncWorkloadCalls, AsyncEditingCalls, As
 
         When an attempt without an answer had deleted it already, the response is empty.
         """
-        return await self._follow(pinned.delete(kind, name, namespace, uid, grace_period_seconds), timeout_seconds)
+        steps = pinned.delete(kind, name, namespace, uid, grace_period_seconds)
+        return await async_followed(self._transport, steps, timeout_seconds)
 
     async def evict(
         self,
@@ -218,34 +214,34 @@ class AsyncClient(AsyncStreamingCalls, AsyncWorkloadCalls, AsyncEditingCalls, As
         had evicted it already and it is gone, the response is empty.
         """
         steps = pinned.evict(name, namespace, uid, resource_version, grace_period_seconds, dry_run)
-        return await self._follow(steps, timeout_seconds)
+        return await async_followed(self._transport, steps, timeout_seconds)
 
     # ------------------------------------------------------------------------------------------------------------ nodes
 
     async def register_node(self, node: Node, *, timeout_seconds: float | None = None) -> RegisterNodeResponse:
-        return await self._do(calls.register_node(node), timeout_seconds)
+        return await self._transport.do(calls.register_node(node), timeout_seconds)
 
     async def heartbeat(self, nodes: Sequence[str], *, timeout_seconds: float | None = None) -> tuple[str, ...]:
         """Signs of life of these nodes; those that do not exist are returned and want to be registered."""
-        return tuple([node for call in calls.heartbeats(nodes) for node in await self._do(call, timeout_seconds)])
+        return tuple([node for call in calls.heartbeats(nodes) for node in await self._transport.do(call, timeout_seconds)])
 
     async def update_node_status(
         self, name: str, status: NodeStatus, *, timeout_seconds: float | None = None
     ) -> UpdateNodeStatusResponse:
-        return await self._do(calls.update_node_status(name, status), timeout_seconds)
+        return await self._transport.do(calls.update_node_status(name, status), timeout_seconds)
 
     async def update_pod_statuses(
         self, updates: Iterable[PodStatusUpdate], *, timeout_seconds: float | None = None
     ) -> tuple[ApiError | None, ...]:
         """What became of pods on nodes; one outcome each, in order."""
         sent = calls.update_pod_statuses(updates)
-        return tuple([error for call in sent for error in await self._do(call, timeout_seconds)])
+        return tuple([error for call in sent for error in await self._transport.do(call, timeout_seconds)])
 
     # ------------------------------------------------------------------------------------------------------------ admin
 
     async def cordon(self, node: str, unschedulable: bool = True, *, timeout_seconds: float | None = None) -> CordonResponse:
         """Keeps new pods off a node, or (False) lets them on again."""
-        return await self._do(calls.cordon(node, unschedulable), timeout_seconds)
+        return await self._transport.do(calls.cordon(node, unschedulable), timeout_seconds)
 
     async def taint(
         self,
@@ -256,7 +252,7 @@ class AsyncClient(AsyncStreamingCalls, AsyncWorkloadCalls, AsyncEditingCalls, As
         overwrite: bool = False,
         timeout_seconds: float | None = None,
     ) -> TaintResponse:
-        return await self._do(calls.taint(node, add, remove, overwrite), timeout_seconds)
+        return await self._transport.do(calls.taint(node, add, remove, overwrite), timeout_seconds)
 
     async def label(
         self,
@@ -269,13 +265,13 @@ class AsyncClient(AsyncStreamingCalls, AsyncWorkloadCalls, AsyncEditingCalls, As
         overwrite: bool = False,
         timeout_seconds: float | None = None,
     ) -> LabelResponse:
-        return await self._do(calls.label(kind, name, namespace, add, remove, overwrite), timeout_seconds)
+        return await self._transport.do(calls.label(kind, name, namespace, add, remove, overwrite), timeout_seconds)
 
     # ------------------------------------------------------------------------------------------- leadership, scheduling
 
     async def leader(self, *, timeout_seconds: float | None = None) -> GetLeaderResponse:
         """Who leads, as the replica that answers sees it; `holder` is empty while nobody does."""
-        return await self._do(calls.leader(), timeout_seconds)
+        return await self._transport.do(calls.leader(), timeout_seconds)
 
     def watch_leader(self, *, patience_seconds: float = STREAM_PATIENCE_SECONDS) -> AsyncLeaderStream:
         """The leader now, and after each change."""
@@ -283,13 +279,13 @@ class AsyncClient(AsyncStreamingCalls, AsyncWorkloadCalls, AsyncEditingCalls, As
 
     async def scheduler_status(self, *, timeout_seconds: float | None = None) -> GetSchedulerStatusResponse:
         """What the leader's scheduler is doing; any replica passes the question on."""
-        return await self._do(calls.scheduler_status(), timeout_seconds)
+        return await self._transport.do(calls.scheduler_status(), timeout_seconds)
 
     async def queue(
         self, *, namespace: str = "", name: str = "", limit: int = 0, timeout_seconds: float | None = None
     ) -> ListQueueResponse:
         """The pods that wait for a node, as the leader's queue has them; any replica passes the question on."""
-        return await self._do(calls.queue(namespace, name, limit), timeout_seconds)
+        return await self._transport.do(calls.queue(namespace, name, limit), timeout_seconds)
 
     async def explain(
         self,
@@ -301,7 +297,7 @@ class AsyncClient(AsyncStreamingCalls, AsyncWorkloadCalls, AsyncEditingCalls, As
         timeout_seconds: float | None = None,
     ) -> ExplainResponse:
         """What every plugin says about a pod on every node, or on these; `limit`: on so many, the best ones."""
-        return await self._do(calls.explain(name, namespace, nodes, limit), timeout_seconds)
+        return await self._transport.do(calls.explain(name, namespace, nodes, limit), timeout_seconds)
 
     async def bind(
         self, name: str, namespace: str = "default", *, node: str, uid: str = "", timeout_seconds: float | None = None
@@ -311,23 +307,17 @@ class AsyncClient(AsyncStreamingCalls, AsyncWorkloadCalls, AsyncEditingCalls, As
         With a uid it may be asked again, and means that pod alone. ABORTED: the pod or the node was changed meanwhile, or the pod
         has a node; FAILED_PRECONDITION: there is no room, or the pod is not for others to bind.
         """
-        return await self._do(calls.bind(name, namespace, node, uid), timeout_seconds)
+        return await self._transport.do(calls.bind(name, namespace, node, uid), timeout_seconds)
 
     async def plan_basis(self, *, timeout_seconds: float | None = None) -> GetPlanBasisResponse:
         """What of the leader's scheduler decides where all else is equal; any replica passes the question on."""
-        return await self._do(calls.plan_basis(), timeout_seconds)
+        return await self._transport.do(calls.plan_basis(), timeout_seconds)
 
     # ---------------------------------------------------------------------------------------------------------- private
-
-    async def _do(self, call: UnaryCall[R], timeout_seconds: float | None) -> R:
-        return call.result(await self._transport.call(call.name, call.request, total_seconds=timeout_seconds))
-
-    async def _follow(self, steps: Steps[R], timeout_seconds: float | None) -> R:
-        return await async_followed(self._transport, steps, timeout_seconds)
 
     async def _try(self, item: Object, timeout_seconds: float | None) -> Submitted:
         """What would become of one object."""
         try:
-            return tried(item, await self._do(calls.submit(item, dry_run=True), timeout_seconds))
+            return tried(item, await self._transport.do(calls.submit(item, dry_run=True), timeout_seconds))
         except ApiError as error:
             return refused(item, error)

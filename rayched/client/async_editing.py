@@ -27,7 +27,7 @@ async def async_followed(transport: AsyncTransport, steps: Steps[R], timeout_sec
         while True:
             try:
                 left = max(ends_at - clock(), 0.001)
-                result = call.result(await transport.call(call.name, call.request, total_seconds=left))
+                result = await transport.do(call, left)
             except ApiError as error:
                 call = steps.throw(error)
             else:
@@ -43,8 +43,7 @@ class AsyncEditingCalls:
     _transport: AsyncTransport
 
     async def create(self, item: T, *, dry_run: bool = False, timeout_seconds: float | None = None) -> T:
-        call = calls.submit(item, dry_run)
-        response = call.result(await self._transport.call(call.name, call.request, total_seconds=timeout_seconds))
+        response = await self._transport.do(calls.submit(item, dry_run), timeout_seconds)
         stored = unwrap(response.object)
         assert isinstance(stored, type(item))
         return stored
@@ -52,8 +51,7 @@ class AsyncEditingCalls:
     async def update(
         self, item: AnyObject | Object, *, dry_run: bool = False, timeout_seconds: float | None = None
     ) -> ApplyResponse:
-        call = calls.update(item, dry_run)
-        return call.result(await self._transport.call(call.name, call.request, total_seconds=timeout_seconds))
+        return await self._transport.do(calls.update(item, dry_run), timeout_seconds)
 
     async def patch(
         self,

@@ -53,8 +53,7 @@ class AsyncReadingCalls:
         timeout_seconds: float | None = None,
     ) -> AnyObject:
         """The object as it is now."""
-        call = calls.get(kind, name, namespace)
-        return call.result(await self._transport.call(call.name, call.request, total_seconds=timeout_seconds))
+        return await self._transport.do(calls.get(kind, name, namespace), timeout_seconds)
 
     @overload
     def list(

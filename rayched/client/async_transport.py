@@ -9,17 +9,20 @@ from __future__ import annotations
 import asyncio
 import copy
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import grpc
 import tenacity
 from google.protobuf.message import Message
 
 from rayched.api.identity import FOR_BEARER_METADATA, FOR_METADATA, FOR_SERIAL_METADATA
+from rayched.client.calls import UnaryCall
 from rayched.client.channels import CallUse, EndpointChannels
 from rayched.client.endpoints import CHANNEL_OPTIONS, EndpointFailures, Endpoints, Patience, retry_rules
 from rayched.client.errors import ClientClosed
 from rayched.pki.client_token import ShownByCaller
+
+R = TypeVar("R")
 
 
 class AsyncTransport:
@@ -71,6 +74,10 @@ class AsyncTransport:
                     failure = self.endpoints.failed(endpoint, error)
                 raise failures.told_of(failure)
         raise AssertionError("an attempt returns or raises")
+
+    async def do(self, call: UnaryCall[R], total_seconds: float | None = None) -> R:
+        """What the response means; raises ApiError."""
+        return call.result(await self.call(call.name, call.request, total_seconds=total_seconds))
 
     def attempts(self, total_seconds: float, repeat: Callable[[BaseException], bool] | None = None) -> tenacity.AsyncRetrying:
         """Attempts as long as the time lasts and `repeat` says so; the last one's error is raised."""

@@ -26,8 +26,7 @@ class AsyncWorkloadCalls:
         current_replicas: int | None = None,
         timeout_seconds: float | None = None,
     ) -> ScaleResponse:
-        call = calls.scale(kind, name, namespace, replicas, current_replicas)
-        return call.result(await self._transport.call(call.name, call.request, total_seconds=timeout_seconds))
+        return await self._transport.do(calls.scale(kind, name, namespace, replicas, current_replicas), timeout_seconds)
 
     async def wait_for(
         self,

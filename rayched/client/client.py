@@ -15,7 +15,7 @@ AsyncClient has the same calls for asyncio.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Final, TypeVar
+from typing import Final
 
 from google.protobuf.message import Message
 
@@ -24,12 +24,10 @@ from rayched.client import calls, pinned
 from rayched.client.access import AccessCalls
 from rayched.client.bindings import BoundWait, PodReference
 from rayched.client.bulk_submission import BulkSubmission
-from rayched.client.calls import UnaryCall
 from rayched.client.contexts import choose
 from rayched.client.editing import EditingCalls, followed
 from rayched.client.endpoints import Patience
 from rayched.client.errors import ApiError
-from rayched.client.pinned import Steps
 from rayched.client.reading import ReadingCalls
 from rayched.client.sources import Source, objects_of
 from rayched.client.streaming import STREAM_PATIENCE_SECONDS, StreamingCalls
@@ -59,8 +57,6 @@ from rayched.v1.services_pb2 import (
 from rayched.v1.workloads_pb2 import Object
 
 BOUND_SECONDS: Final = 60.0
-
-R = TypeVar("R")
 
 
 class Client(StreamingCalls, WorkloadCalls, EditingCalls, ReadingCalls, AccessCalls):
@@ -108,7 +104,7 @@ class Client(StreamingCalls, WorkloadCalls, EditingCalls, ReadingCalls, AccessCa
         """
         if isinstance(source, Message):
             item = calls.with_uid(source)
-            return SubmitOutcomes([tried(item, self._do(calls.submit(item, dry_run), timeout_seconds))])
+            return SubmitOutcomes([tried(item, self._transport.do(calls.submit(item, dry_run), timeout_seconds))])
         read = objects_of(source)
         items = read_objects(read)
         if dry_run:
@@ -131,7 +127,7 @@ class Client(StreamingCalls, WorkloadCalls, EditingCalls, ReadingCalls, AccessCa
 
     def apply(self, item: AnyObject | Object, *, dry_run: bool = False, timeout_seconds: float | None = None) -> ApplyResponse:
         """Creates the object, or changes the one that is there."""
-        return self._do(calls.apply(item, dry_run), timeout_seconds)
+        return self._transport.do(calls.apply(item, dry_run), timeout_seconds)
 
     def watch(
         self,
@@ -201,7 +197,8 @@ class Client(StreamingCalls, WorkloadCalls, EditingCalls, ReadingCalls, AccessCa
 
         When an attempt without an answer had deleted it already, the response is empty.
         """
-        return self._follow(pinned.delete(kind, name, namespace, uid, grace_period_seconds), timeout_seconds)
+        steps = pinned.delete(kind, name, namespace, uid, grace_period_seconds)
+        return followed(self._transport, steps, timeout_seconds)
 
     def evict(
         self,
@@ -220,33 +217,33 @@ class Client(StreamingCalls, WorkloadCalls, EditingCalls, ReadingCalls, AccessCa
         had evicted it already and it is gone, the response is empty.
         """
         steps = pinned.evict(name, namespace, uid, resource_version, grace_period_seconds, dry_run)
-        return self._follow(steps, timeout_seconds)
+        return followed(self._transport, steps, timeout_seconds)
 
     # ------------------------------------------------------------------------------------------------------------ nodes
 
     def register_node(self, node: Node, *, timeout_seconds: float | None = None) -> RegisterNodeResponse:
-        return self._do(calls.register_node(node), timeout_seconds)
+        return self._transport.do(calls.register_node(node), timeout_seconds)
 
     def heartbeat(self, nodes: Sequence[str], *, timeout_seconds: float | None = None) -> tuple[str, ...]:
         """Signs of life of these nodes; those that do not exist are returned and want to be registered."""
-        return tuple(node for call in calls.heartbeats(nodes) for node in self._do(call, timeout_seconds))
+        return tuple(node for call in calls.heartbeats(nodes) for node in self._transport.do(call, timeout_seconds))
 
     def update_node_status(
         self, name: str, status: NodeStatus, *, timeout_seconds: float | None = None
     ) -> UpdateNodeStatusResponse:
-        return self._do(calls.update_node_status(name, status), timeout_seconds)
+        return self._transport.do(calls.update_node_status(name, status), timeout_seconds)
 
     def update_pod_statuses(
         self, updates: Iterable[PodStatusUpdate], *, timeout_seconds: float | None = None
     ) -> tuple[ApiError | None, ...]:
         """What became of pods on nodes; one outcome each, in order."""
-        return tuple(error for call in calls.update_pod_statuses(updates) for error in self._do(call, timeout_seconds))
+        return tuple(error for call in calls.update_pod_statuses(updates) for error in self._transport.do(call, timeout_seconds))
 
     # ------------------------------------------------------------------------------------------------------------ admin
 
     def cordon(self, node: str, unschedulable: bool = True, *, timeout_seconds: float | None = None) -> CordonResponse:
         """Keeps new pods off a node, or (False) lets them on again."""
-        return self._do(calls.cordon(node, unschedulable), timeout_seconds)
+        return self._transport.do(calls.cordon(node, unschedulable), timeout_seconds)
 
     def taint(
         self,
@@ -257,7 +254,7 @@ class Client(StreamingCalls, WorkloadCalls, EditingCalls, ReadingCalls, AccessCa
         overwrite: bool = False,
         timeout_seconds: float | None = None,
     ) -> TaintResponse:
-        return self._do(calls.taint(node, add, remove, overwrite), timeout_seconds)
+        return self._transport.do(calls.taint(node, add, remove, overwrite), timeout_seconds)
 
     def label(
         self,
@@ -270,13 +267,13 @@ class Client(StreamingCalls, WorkloadCalls, EditingCalls, ReadingCalls, AccessCa
         overwrite: bool = False,
         timeout_seconds: float | None = None,
     ) -> LabelResponse:
-        return self._do(calls.label(kind, name, namespace, add, remove, overwrite), timeout_seconds)
+        return self._transport.do(calls.label(kind, name, namespace, add, remove, overwrite), timeout_seconds)
 
     # ------------------------------------------------------------------------------------------- leadership, scheduling
 
     def leader(self, *, timeout_seconds: float | None = None) -> GetLeaderResponse:
         """Who leads, as the replica that answers sees it; `holder` is empty while nobody does."""
-        return self._do(calls.leader(), timeout_seconds)
+        return self._transport.do(calls.leader(), timeout_seconds)
 
     def watch_leader(self, *, patience_seconds: float = STREAM_PATIENCE_SECONDS) -> LeaderStream:
         """The leader now, and after each change."""
@@ -284,13 +281,13 @@ class Client(StreamingCalls, WorkloadCalls, EditingCalls, ReadingCalls, AccessCa
 
     def scheduler_status(self, *, timeout_seconds: float | None = None) -> GetSchedulerStatusResponse:
         """What the leader's scheduler is doing; any replica passes the question on."""
-        return self._do(calls.scheduler_status(), timeout_seconds)
+        return self._transport.do(calls.scheduler_status(), timeout_seconds)
 
     def queue(
         self, *, namespace: str = "", name: str = "", limit: int = 0, timeout_seconds: float | None = None
     ) -> ListQueueResponse:
         """The pods that wait for a node, as the leader's queue has them; any replica passes the question on."""
-        return self._do(calls.queue(namespace, name, limit), timeout_seconds)
+        return self._transport.do(calls.queue(namespace, name, limit), timeout_seconds)
 
     def explain(
         self,
@@ -302,7 +299,7 @@ class Client(StreamingCalls, WorkloadCalls, EditingCalls, ReadingCalls, AccessCa
         timeout_seconds: float | None = None,
     ) -> ExplainResponse:
         """What every plugin says about a pod on every node, or on these; `limit`: on so many, the best ones."""
-        return self._do(calls.explain(name, namespace, nodes, limit), timeout_seconds)
+        return self._transport.do(calls.explain(name, namespace, nodes, limit), timeout_seconds)
 
     def bind(
         self, name: str, namespace: str = "default", *, node: str, uid: str = "", timeout_seconds: float | None = None
@@ -312,23 +309,17 @@ class Client(StreamingCalls, WorkloadCalls, EditingCalls, ReadingCalls, AccessCa
         With a uid it may be asked again, and means that pod alone. ABORTED: the pod or the node was changed meanwhile, or the pod
         has a node; FAILED_PRECONDITION: there is no room, or the pod is not for others to bind.
         """
-        return self._do(calls.bind(name, namespace, node, uid), timeout_seconds)
+        return self._transport.do(calls.bind(name, namespace, node, uid), timeout_seconds)
 
     def plan_basis(self, *, timeout_seconds: float | None = None) -> GetPlanBasisResponse:
         """What of the leader's scheduler decides where all else is equal; any replica passes the question on."""
-        return self._do(calls.plan_basis(), timeout_seconds)
+        return self._transport.do(calls.plan_basis(), timeout_seconds)
 
     # ---------------------------------------------------------------------------------------------------------- private
-
-    def _do(self, call: UnaryCall[R], timeout_seconds: float | None) -> R:
-        return call.result(self._transport.call(call.name, call.request, total_seconds=timeout_seconds))
-
-    def _follow(self, steps: Steps[R], timeout_seconds: float | None) -> R:
-        return followed(self._transport, steps, timeout_seconds)
 
     def _try(self, item: Object, timeout_seconds: float | None) -> Submitted:
         """What would become of one object."""
         try:
-            return tried(item, self._do(calls.submit(item, dry_run=True), timeout_seconds))
+            return tried(item, self._transport.do(calls.submit(item, dry_run=True), timeout_seconds))
         except ApiError as error:
             return refused(item, error)

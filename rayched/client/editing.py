@@ -27,7 +27,7 @@ def followed(transport: Transport, steps: Steps[R], timeout_seconds: float | Non
         while True:
             try:
                 left = max(ends_at - clock(), 0.001)
-                result = call.result(transport.call(call.name, call.request, total_seconds=left))
+                result = transport.do(call, left)
             except ApiError as error:
                 call = steps.throw(error)
             else:
@@ -44,8 +44,7 @@ class EditingCalls:
 
     def create(self, item: T, *, dry_run: bool = False, timeout_seconds: float | None = None) -> T:
         """Creates one object; gives it as it is stored, of the same type. Raises ApiError."""
-        call = calls.submit(item, dry_run)
-        response = call.result(self._transport.call(call.name, call.request, total_seconds=timeout_seconds))
+        response = self._transport.do(calls.submit(item, dry_run), timeout_seconds)
         stored = unwrap(response.object)
         assert isinstance(stored, type(item))
         return stored
@@ -55,8 +54,7 @@ class EditingCalls:
 
         With metadata.resource_version it is refused as ABORTED where somebody else has changed it since. NOT_FOUND: it is gone.
         """
-        call = calls.update(item, dry_run)
-        return call.result(self._transport.call(call.name, call.request, total_seconds=timeout_seconds))
+        return self._transport.do(calls.update(item, dry_run), timeout_seconds)
 
     def patch(
         self,

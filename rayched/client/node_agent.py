@@ -149,22 +149,22 @@ class NodeAgentClient(Client):
         """One outcome each, in order; at most EVENTS_A_CALL."""
         request = ReportEventsRequest(node=node, incarnation=incarnation, events=events)
         call: UnaryCall[ReportEventsResponse] = UnaryCall("Nodes.ReportEvents", request)
-        return tuple(map(outcome_error, self._do(call, None).outcomes))
+        return tuple(map(outcome_error, self._transport.do(call).outcomes))
 
     def begin(self, request: RegisterNodeRequest) -> RegisterNodeResponse:
         """Registers the node; FAILED_PRECONDITION while another agent of it lives. Its answer has the incarnation."""
         call: UnaryCall[RegisterNodeResponse] = UnaryCall("Nodes.Register", request)
-        return self._do(call, None)
+        return self._transport.do(call)
 
     def live(self, node: str, incarnation: int, *, timeout_seconds: float | None = None) -> HeartbeatResponse:
         """A sign of life."""
         request = HeartbeatRequest(nodes=[node], incarnations={node: incarnation})
         call: UnaryCall[HeartbeatResponse] = UnaryCall("Nodes.Heartbeat", request)
-        return self._do(call, timeout_seconds)
+        return self._transport.do(call, timeout_seconds)
 
     def report_node(self, node: str, incarnation: int, status: NodeStatus) -> None:
         request = UpdateNodeStatusRequest(name=node, status=status, incarnation=incarnation)
-        self._do(UnaryCall("Nodes.UpdateNodeStatus", request), None)
+        self._transport.do(UnaryCall("Nodes.UpdateNodeStatus", request))
 
     def report_pods(self, node: str, incarnation: int, updates: Iterable[PodStatusUpdate]) -> tuple[ApiError | None, ...]:
         """One outcome each, in order."""
@@ -172,5 +172,5 @@ class NodeAgentClient(Client):
         for batch in batches(updates, UPDATES_A_CALL):
             request = UpdatePodStatusRequest(updates=batch, node=node, incarnation=incarnation)
             call: UnaryCall[UpdatePodStatusResponse] = UnaryCall("Nodes.UpdatePodStatus", request)
-            found += map(outcome_error, self._do(call, None).outcomes)
+            found += map(outcome_error, self._transport.do(call).outcomes)
         return tuple(found)

@@ -56,8 +56,7 @@ class ReadingCalls:
         timeout_seconds: float | None = None,
     ) -> AnyObject:
         """The object as it is now."""
-        call = calls.get(kind, name, namespace)
-        return call.result(self._transport.call(call.name, call.request, total_seconds=timeout_seconds))
+        return self._transport.do(calls.get(kind, name, namespace), timeout_seconds)
 
     @overload
     def list(

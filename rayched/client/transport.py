@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import grpc
 import tenacity
@@ -17,6 +17,7 @@ from google.protobuf.message import Message
 from grpc.experimental import ChannelOptions
 
 from rayched.api.identity import IDENTITY_METADATA
+from rayched.client.calls import UnaryCall
 from rayched.client.channels import CallUse, EndpointChannels
 from rayched.client.endpoints import CHANNEL_OPTIONS, EndpointFailures, Endpoints, Patience, retry_rules
 from rayched.client.errors import ApiError, ClientClosed
@@ -27,6 +28,8 @@ _OPTIONS: Final = (*CHANNEL_OPTIONS, (ChannelOptions.SingleThreadedUnaryStream, 
 _UNCONNECTED_MAX: Final = 2
 """Attempts of one call without TLS that came to no connection."""
 _HANDSHAKE_SECONDS_MAX: Final = 0.5
+
+R = TypeVar("R")
 
 
 class Transport:
@@ -71,6 +74,10 @@ class Transport:
                         self._ask_for_tls()
                 raise failures.told_of(failure)
         raise AssertionError("an attempt returns or raises")
+
+    def do(self, call: UnaryCall[R], total_seconds: float | None = None) -> R:
+        """What the response means; raises ApiError."""
+        return call.result(self.call(call.name, call.request, total_seconds=total_seconds))
 
     def _ask_for_tls(self) -> None:
         """Raises ApiError where a certificate is wanted at all endpoints: gRPC does not say so, and patience is of no use."""

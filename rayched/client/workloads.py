@@ -27,8 +27,7 @@ class WorkloadCalls:
         timeout_seconds: float | None = None,
     ) -> ScaleResponse:
         """How many pods a ReplicaSet is to have, or a Job to run at a time; with `current_replicas` only if it is so many now."""
-        call = calls.scale(kind, name, namespace, replicas, current_replicas)
-        return call.result(self._transport.call(call.name, call.request, total_seconds=timeout_seconds))
+        return self._transport.do(calls.scale(kind, name, namespace, replicas, current_replicas), timeout_seconds)
 
     def wait_for(
         self,
