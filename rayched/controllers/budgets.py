@@ -21,7 +21,6 @@ from rayched.api.kinds import POD_DISRUPTION_BUDGET
 from rayched.controllers.budget_view import OP_BUDGET, BudgetView
 from rayched.controllers.loop_thread import LoopThread
 from rayched.store.entries import Entry
-from rayched.store.errors import StoreError
 from rayched.store.following import ClusterChanges, Following, OwnWatches
 from rayched.store.io.client import StoreClient
 from rayched.store.keys import Keys
@@ -128,10 +127,7 @@ class BudgetStatus:
             writes = view.writes(epoch, int(self._wall_clock()))
         if not writes:
             return
-        try:
-            outcomes = store.commit(Guard(self._keys.epoch, epoch), writes)
-        except StoreError as error:
-            outcomes = [OutcomeUnknown(str(error))] * len(writes)
+        outcomes = store.commit(Guard(self._keys.epoch, epoch), writes)
         failed = [
             write
             for write, outcome in zip(writes, outcomes, strict=True)

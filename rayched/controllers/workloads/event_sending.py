@@ -15,7 +15,7 @@ from rayched.store.errors import StoreError
 from rayched.store.event_writes import DROPPED, GIVEN_UP, LEASE_SECONDS, WRITTEN, EventWrites
 from rayched.store.io.client import StoreClient
 from rayched.store.keys import Keys
-from rayched.store.transactions import Guard, OutcomeUnknown
+from rayched.store.transactions import Guard
 
 log = logging.getLogger(__name__)
 
@@ -43,11 +43,7 @@ class WorkloadEventSender:
             batch = writes.batch(self._epoch, revision, now, under_pressure=False)
             if not batch:
                 return
-            try:
-                outcomes = self._store.commit(self._guard, batch)
-            except StoreError as error:
-                outcomes = [OutcomeUnknown(str(error))] * len(batch)
-            for write, outcome in zip(batch, outcomes, strict=True):
+            for write, outcome in zip(batch, self._store.commit(self._guard, batch), strict=True):
                 writes.outcome(write, outcome, now)
         finally:
             for name in (WRITTEN, DROPPED, GIVEN_UP):

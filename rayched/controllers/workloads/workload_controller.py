@@ -25,7 +25,6 @@ from rayched.controllers.workloads.presence import WorkloadPresence
 from rayched.controllers.workloads.reconciler import WorkloadReconciler
 from rayched.controllers.workloads.workload_metrics import FAILED_TURNS, count_committed
 from rayched.controllers.workloads.workload_plan import WorkloadPlan, slow_start
-from rayched.store.errors import StoreError
 from rayched.store.following import ClusterChanges, Following, OwnWatches
 from rayched.store.io.client import StoreClient
 from rayched.store.keys import Keys
@@ -150,7 +149,7 @@ class WorkloadController:
 
         def send(asked: Sequence[tuple[WorkloadPlan, Sequence[Write]]]) -> None:
             writes = [write for _, some in asked for write in some]
-            outcomes = iter(self._committed(store, guard, writes))
+            outcomes = iter(store.commit(guard, writes))
             for plan, some in asked:
                 results = list(zip(some, outcomes, strict=False))
                 done[id(plan)] += results
@@ -166,14 +165,6 @@ class WorkloadController:
             for plan in plans:
                 reconciler.settle(plan, done[id(plan)], time.monotonic())
         self._tell([pair for pairs in done.values() for pair in pairs])
-
-    def _committed(self, store: StoreClient, guard: Guard, writes: Sequence[Write]) -> list[Outcome]:
-        if not writes:
-            return []
-        try:
-            return store.commit(guard, writes)
-        except StoreError as error:
-            return [OutcomeUnknown(str(error))] * len(writes)
 
     def _tell(self, done: Sequence[tuple[Write, Outcome]]) -> None:
         count_committed(done)

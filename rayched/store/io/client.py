@@ -129,7 +129,10 @@ class StoreClient:
         return int(answer.header.revision)
 
     def commit(self, guard: Guard | None, writes: Sequence[Write]) -> list[Outcome]:
-        """Any number of writes, in as many transactions as it takes, one after the other. One outcome each, in order."""
+        """Any number of writes, in as many transactions as it takes, one after the other. One outcome each, in order.
+
+        Never raises: what failed as a whole is Unknown or Refused.
+        """
         return [outcome for batch in split(writes) for outcome in self._commit(guard, batch)]
 
     def _commit(self, guard: Guard | None, batch: Sequence[Write]) -> list[Outcome]:
