@@ -22,7 +22,7 @@ from rayched.nodes.agent.containment import kill_cgroups
 from rayched.nodes.agent.shim import proc_table
 from rayched.nodes.agent.workers import Workers
 
-_SHIM: Final = b"rayched.nodes.agent.shim"
+_SHIM: Final = "rayched.nodes.agent.shim"
 """Stands in the program of each shim, of any version; the last word is the pod's directory."""
 _LOOK_SECONDS: Final = 0.01
 FIRST_SECONDS: Final = 2.0
@@ -87,13 +87,8 @@ def _present(uid: str) -> tuple[set[int], set[int]]:
 
 
 def _is_shim_of(pid: int, uid: str) -> bool:
-    try:
-        with open(f"/proc/{pid}/cmdline", "rb") as file:
-            words = file.read().split(b"\0")
-    except OSError:
-        return False
-    is_shim = any(_SHIM in word for word in words)
-    return is_shim and os.path.basename(words[-2]) == uid.encode() and proc_table.is_alive(pid)
+    words = proc_table.command_of(pid)
+    return any(_SHIM in word for word in words) and os.path.basename(words[-1]) == uid and proc_table.is_alive(pid)
 
 
 def _kill(pid: int, number: int) -> None:
