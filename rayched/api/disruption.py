@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final
 
+from rayched.api.conditions import set_condition
 from rayched.api.errors import quoted
 from rayched.api.readiness import is_ready
 from rayched.api.selectors import LabelSelectorMatcher
@@ -164,14 +165,9 @@ def _share(amount: IntOrString, total: int) -> int:
 def _set_condition(status: PodDisruptionBudgetStatus, reason: str, message: str, now_seconds: int) -> None:
     """Says whether a disruption is allowed; `reason` is that of a failure."""
     allowed = not reason and status.disruptions_allowed > 0
-    condition = next((found for found in status.conditions if found.type == DISRUPTION_ALLOWED), None)
-    if condition is None:
-        condition = status.conditions.add(type=DISRUPTION_ALLOWED)
+    reason = reason or (SUFFICIENT_PODS if allowed else INSUFFICIENT_PODS)
     wanted = "True" if allowed else "False"
-    if condition.status != wanted:
-        condition.last_transition_time.seconds = now_seconds
-    condition.status, condition.message = wanted, message
-    condition.reason = reason or (SUFFICIENT_PODS if allowed else INSUFFICIENT_PODS)
+    condition = set_condition(status.conditions, DISRUPTION_ALLOWED, wanted, reason, message, now_seconds)
     condition.observed_generation = status.observed_generation
 
 

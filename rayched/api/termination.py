@@ -21,6 +21,7 @@ from __future__ import annotations
 import enum
 from typing import Final
 
+from rayched.api.conditions import set_condition
 from rayched.api.kinds import JOB
 from rayched.v1.core_pb2 import Pod
 
@@ -110,13 +111,7 @@ def is_tracked(pod: Pod) -> bool:
 
 def mark_disrupted(pod: Pod, reason: str, message: str, now_seconds: int) -> None:
     """Sets the condition DisruptionTarget in place: something other than the pod itself ends it."""
-    condition = next((found for found in pod.status.conditions if found.type == DISRUPTION_TARGET), None)
-    if condition is None:
-        condition = pod.status.conditions.add(type=DISRUPTION_TARGET)
-    if condition.status != "True":
-        condition.last_transition_time.seconds = now_seconds
-        condition.last_transition_time.nanos = 0
-    condition.status, condition.reason, condition.message = "True", reason, message
+    set_condition(pod.status.conditions, DISRUPTION_TARGET, "True", reason, message, now_seconds)
 
 
 def is_disrupted(pod: Pod, reason: str) -> bool:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
+from rayched.api.conditions import set_condition
 from rayched.v1.workloads_pb2 import JobCondition, JobStatus
 
 COMPLETE: Final = "Complete"
@@ -63,10 +64,5 @@ def set_suspended(status: JobStatus, suspended: bool, now: float) -> bool:
 
 
 def _set(status: JobStatus, verdict: JobVerdict, wanted: str, now: float) -> None:
-    condition = next((found for found in status.conditions if found.type == verdict.type), None)
-    if condition is None:
-        condition = status.conditions.add(type=verdict.type)
-    if condition.status != wanted:
-        condition.last_transition_time.seconds = int(now)
-        condition.last_probe_time.seconds = int(now)
-    condition.status, condition.reason, condition.message = wanted, verdict.reason, verdict.message
+    condition = set_condition(status.conditions, verdict.type, wanted, verdict.reason, verdict.message, now)
+    condition.last_probe_time.CopyFrom(condition.last_transition_time)

@@ -20,6 +20,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from rayched.api.conditions import set_condition
 from rayched.api.kinds import POD_GROUP
 from rayched.core.cache.cache import Cache
 from rayched.core.groups.group_cycle import GroupFailure, GroupPlacement
@@ -77,14 +78,10 @@ def with_condition(
 ) -> Object:
     """The group with a condition of this type as it is now; that it was scheduled once stands for good."""
     item = Object(pod_group=group)
-    conditions = item.pod_group.status.conditions
-    condition = next((one for one in conditions if one.type == kind), None) or conditions.add(type=kind)
-    if kind == INITIALLY_SCHEDULED and condition.status == "True" and status != "True":
+    was = condition_of(group)
+    if kind == INITIALLY_SCHEDULED and was is not None and was.status == "True" and status != "True":
         return item
-    if condition.status != status:
-        condition.last_transition_time.seconds = int(now_unix)
-        condition.last_transition_time.nanos = 0
-    condition.status, condition.reason, condition.message = status, reason, message
+    condition = set_condition(item.pod_group.status.conditions, kind, status, reason, message, now_unix)
     condition.observed_generation = group.metadata.generation
     return item
 

@@ -14,11 +14,12 @@ from typing import Final
 
 from google.protobuf.message import DecodeError
 
+from rayched.api.conditions import set_condition
 from rayched.api.termination import GROUP_INCOMPLETE, PREEMPTION_BY_SCHEDULER, ask_to_end, mark_disrupted
 from rayched.api.wire import field_tag, varint
 from rayched.core.cache.records import PodRecord
 from rayched.store.codec import encode
-from rayched.v1.core_pb2 import Pod, PodCondition, PodSpec
+from rayched.v1.core_pb2 import Pod, PodSpec
 from rayched.v1.storage_pb2 import LeaderWrite, Stored
 from rayched.v1.workloads_pb2 import Object
 
@@ -96,7 +97,7 @@ def _bound_anew(pod: Pod, node_name: str, write: LeaderWrite, now_unix: float) -
     if pod.spec.scheduling_group.pod_group_name:
         # As in Kubernetes 1.37, which has groups: a nomination ends with the binding.
         item.pod.status.nominated_node_name = ""
-    _set_condition(item.pod, "True", "", "", now_unix)
+    set_condition(item.pod.status.conditions, POD_SCHEDULED, "True", "", "", now_unix)
     return encode(item, write)
 
 
@@ -158,14 +159,14 @@ def _around_attempt(attempt: int, others: int) -> tuple[bytes, bytes]:
 def _status_bound_at(seconds: int) -> bytes:
     """The field of a pod that has the condition of a bound one and nothing else."""
     pod = Pod()
-    _set_condition(pod, "True", "", "", seconds)
+    set_condition(pod.status.conditions, POD_SCHEDULED, "True", "", "", seconds)
     return pod.SerializeToString()
 
 
 def not_scheduled_value(pod: Pod, why: NotScheduled, write: LeaderWrite, now_unix: float) -> bytes:
     """The pod with the condition that says why it has no node."""
     item = Object(pod=pod)
-    _set_condition(item.pod, "False", why.reason, why.message, now_unix)
+    set_condition(item.pod.status.conditions, POD_SCHEDULED, "False", why.reason, why.message, now_unix)
     if why.nominated_node_name is not None:
         item.pod.status.nominated_node_name = why.nominated_node_name
     return encode(item, write)
@@ -183,35 +184,19 @@ def preempted_value(value: bytes, scheduler_name: str, write: LeaderWrite, now_u
 
     Without such time it is given a second: its agent removes it, as only that knows that nothing of it runs any more.
     """
-    item = Object()
-    item.CopyFrom(Stored.FromString(value).object)
-    pod, now_seconds = item.pod, int(now_unix)
-    ask_to_end(pod, max(1, pod.spec.termination_grace_period_seconds), now_seconds)
     message = f"{scheduler_name}: preempting to accommodate a higher priority pod"
-    mark_disrupted(pod, PREEMPTION_BY_SCHEDULER, message, now_seconds)
-    return encode(item, write)
+    return _told_to_end(value, PREEMPTION_BY_SCHEDULER, message, write, now_unix)
 
 
 def released_value(value: bytes, group: str, write: LeaderWrite, now_unix: float) -> bytes:
     """A member of an incomplete group, given as it is stored: told to end, as a victim is."""
+    return _told_to_end(value, GROUP_INCOMPLETE, f"pod group {group} has too few members", write, now_unix)
+
+
+def _told_to_end(value: bytes, reason: str, message: str, write: LeaderWrite, now_unix: float) -> bytes:
     item = Object()
     item.CopyFrom(Stored.FromString(value).object)
     pod, now_seconds = item.pod, int(now_unix)
     ask_to_end(pod, max(1, pod.spec.termination_grace_period_seconds), now_seconds)
-    mark_disrupted(pod, GROUP_INCOMPLETE, f"pod group {group} has too few members", now_seconds)
+    mark_disrupted(pod, reason, message, now_seconds)
     return encode(item, write)
-
-
-def _set_condition(pod: Pod, status: str, reason: str, message: str, now_unix: float) -> None:
-    condition = next((found for found in pod.status.conditions if found.type == POD_SCHEDULED), None)
-    if condition is None:
-        condition = pod.status.conditions.add(type=POD_SCHEDULED)
-    if condition.status != status:
-        # The time of the last transition moves only with the status, not with its reason.
-        _set_transition(condition, now_unix)
-    condition.status, condition.reason, condition.message = status, reason, message
-
-
-def _set_transition(condition: PodCondition, now_unix: float) -> None:
-    condition.last_transition_time.seconds = int(now_unix)
-    condition.last_transition_time.nanos = 0
