@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 from urllib.parse import urlsplit
 
 import typer
@@ -12,18 +12,14 @@ import typer
 from rayched.cli.context_option import chosen_context
 from rayched.cli.options import Namespace, Server
 from rayched.cli.printing import fail, note, out, wrong
+from rayched.cli.serving_options import file_option, tls_files
 from rayched.client.contexts import choose
 from rayched.pki.client_token import TokenFiles
-from rayched.pki.tls_files import TlsFiles
-from rayched.replica.settings import GATEWAY_PORT_DISTANCE
+from rayched.replica.settings import GATEWAY_PORT_DISTANCE, SettingsError
 
 _DEFAULT_LISTEN = "127.0.0.1:7620"
 _CONNECTIONS_PER_ADDRESS = 256
 """As GatewayLimits has it."""
-
-
-def _file(flag: str, help_text: str) -> Any:
-    return typer.Option(flag, metavar="FILE", help=help_text, show_default=False)
 
 
 def gateway(
@@ -33,12 +29,12 @@ def gateway(
     server: Server = None,
     tls_cert_file: Annotated[
         Path | None,
-        _file("--tls-cert-file", "The gateway's certificate, of kind web: with it, its key and --client-ca-file, TLS."),
+        file_option("--tls-cert-file", "The gateway's certificate, of kind web: with it, its key and --client-ca-file, TLS."),
     ] = None,
-    tls_private_key_file: Annotated[Path | None, _file("--tls-private-key-file", "Its key.")] = None,
-    client_ca_file: Annotated[Path | None, _file("--client-ca-file", "Authorities of callers and of replicas.")] = None,
+    tls_private_key_file: Annotated[Path | None, file_option("--tls-private-key-file", "Its key.")] = None,
+    client_ca_file: Annotated[Path | None, file_option("--client-ca-file", "Authorities of callers and of replicas.")] = None,
     client_deny_list_file: Annotated[
-        Path | None, _file("--client-deny-list-file", "Serial numbers of revoked certificates.")
+        Path | None, file_option("--client-deny-list-file", "Serial numbers of revoked certificates.")
     ] = None,
     connections_per_address: Annotated[
         int, typer.Option(metavar="NUMBER", help="Of one address at a time; a watch has one of its own.", min=1)
@@ -58,7 +54,10 @@ def gateway(
     from rayched.gateway.gateway import GatewayError, run, settings_of
     from rayched.gateway.limits import GatewayLimits
 
-    tls = _tls_files(tls_cert_file, tls_private_key_file, client_ca_file)
+    try:
+        tls = tls_files(tls_cert_file, tls_private_key_file, client_ca_file)
+    except SettingsError as error:
+        wrong(str(error))
     if client_deny_list_file is not None and tls is None:
         wrong(f"--client-deny-list-file {client_deny_list_file}: goes with --tls-cert-file alone")
     try:
@@ -70,18 +69,6 @@ def gateway(
         asyncio.run(run(settings, _tell))
     except GatewayError as error:
         fail(str(error))
-
-
-def _tls_files(certificate: Path | None, key: Path | None, ca: Path | None) -> TlsFiles | None:
-    """None: there is no TLS."""
-    given = {"--tls-cert-file": certificate, "--tls-private-key-file": key, "--client-ca-file": ca}
-    if certificate is not None and key is not None and ca is not None:
-        return TlsFiles(ca, certificate, key)
-    missing = [flag for flag, path in given.items() if path is None]
-    if len(missing) < len(given):
-        there = " and ".join(flag for flag in given if flag not in missing)
-        wrong(f"{there}: TLS needs {' and '.join(missing)} as well")
-    return None
 
 
 def _tell(url: str) -> None:

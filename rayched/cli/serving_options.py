@@ -12,7 +12,7 @@ from rayched.pki.tls_files import TlsFiles
 from rayched.replica.settings import SettingsError
 
 
-def _file(flag: str, help_text: str) -> Any:
+def file_option(flag: str, help_text: str) -> Any:
     return typer.Option(flag, metavar="FILE", help=help_text, show_default=False)
 
 
@@ -21,13 +21,16 @@ class ServingOptions:
     """As they were given."""
 
     tls_cert_file: Annotated[
-        Path | None, _file("--tls-cert-file", "The replica's certificate: with it, its key and --client-ca-file, mutual TLS.")
+        Path | None,
+        file_option("--tls-cert-file", "The replica's certificate: with it, its key and --client-ca-file, mutual TLS."),
     ] = None
-    tls_private_key_file: Annotated[Path | None, _file("--tls-private-key-file", "Its key.")] = None
-    client_ca_file: Annotated[Path | None, _file("--client-ca-file", "Authorities of callers and of other replicas.")] = None
-    client_deny_list_file: Annotated[Path | None, _file("--client-deny-list-file", "Serial numbers of revoked certificates.")] = (
+    tls_private_key_file: Annotated[Path | None, file_option("--tls-private-key-file", "Its key.")] = None
+    client_ca_file: Annotated[Path | None, file_option("--client-ca-file", "Authorities of callers and of other replicas.")] = (
         None
     )
+    client_deny_list_file: Annotated[
+        Path | None, file_option("--client-deny-list-file", "Serial numbers of revoked certificates.")
+    ] = None
 
     token_listen: Annotated[
         str,
@@ -77,7 +80,7 @@ class ServingOptions:
                 " replica NAME --san HOST --out DIR` make"
             )
         return {
-            "tls": self._files(),
+            "tls": tls_files(self.tls_cert_file, self.tls_private_key_file, self.client_ca_file),
             "token_listen": self.token_listen,
             "signer": self.signer,
             "client_deny_list": self.client_deny_list_file,
@@ -86,16 +89,14 @@ class ServingOptions:
             "audit_strict": self.audit_strict,
         }
 
-    def _files(self) -> TlsFiles | None:
-        given = {
-            "--tls-cert-file": self.tls_cert_file,
-            "--tls-private-key-file": self.tls_private_key_file,
-            "--client-ca-file": self.client_ca_file,
-        }
-        missing = [flag for flag, path in given.items() if path is None]
-        if len(missing) == len(given):
-            return None
-        if self.client_ca_file is None or self.tls_cert_file is None or self.tls_private_key_file is None:
-            there = " and ".join(flag for flag in given if flag not in missing)
-            raise SettingsError(f"{there}: TLS needs {' and '.join(missing)} as well")
-        return TlsFiles(self.client_ca_file, self.tls_cert_file, self.tls_private_key_file)
+
+def tls_files(certificate: Path | None, key: Path | None, ca: Path | None) -> TlsFiles | None:
+    """None: there is no TLS. Raises SettingsError where some of them are missing."""
+    if certificate is not None and key is not None and ca is not None:
+        return TlsFiles(ca, certificate, key)
+    given = {"--tls-cert-file": certificate, "--tls-private-key-file": key, "--client-ca-file": ca}
+    missing = [flag for flag, path in given.items() if path is None]
+    if len(missing) < len(given):
+        there = " and ".join(flag for flag in given if flag not in missing)
+        raise SettingsError(f"{there}: TLS needs {' and '.join(missing)} as well")
+    return None
