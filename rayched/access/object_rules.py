@@ -64,7 +64,8 @@ WELL_KNOWN: Final = frozenset(
 """Keys of labels and annotations that say nothing to the cluster that a submitter may not say."""
 
 _RESERVED_DOMAINS: Final = ("kubernetes.io", "k8s.io")
-_GUARDED_DOMAINS: Final = ("node-restriction.kubernetes.io", "node-restriction.rayched.io")
+RESTRICTED_DOMAINS: Final = ("node-restriction.kubernetes.io", "node-restriction.rayched.io")
+"""Of labels and taints that administrators alone give nodes."""
 _GUARDED_TAINTS: Final = ("node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master")
 _NAMESPACED: Final = frozenset(kind.name for kind in KINDS if kind.namespaced)
 
@@ -123,7 +124,7 @@ def label_faults(keys: Iterable[str]) -> list[FieldError]:
     return [
         FieldError(key_of("metadata.labels", key), "labels of kubernetes.io and k8s.io are not for submitters to change")
         for key in keys
-        if _is_reserved(key)
+        if is_reserved(key)
     ]
 
 
@@ -180,7 +181,7 @@ def _faults(message: AnyObject, binding: RoleBinding, world: ObjectWorld, *, wit
 def _metadata_faults(path: str, metadata: ObjectMeta) -> Iterator[_Fault]:
     for field, entries in (("labels", metadata.labels), ("annotations", metadata.annotations)):
         for key in sorted(entries):
-            if _is_reserved(key) and key not in WELL_KNOWN:
+            if is_reserved(key) and key not in WELL_KNOWN:
                 text = "of kubernetes.io and k8s.io submitters set the well-known keys alone, such as app.kubernetes.io/name"
                 yield _Fault((path, field, key, entries[key]), FieldError(key_of(f"{path}.{field}", key), text))
 
@@ -255,8 +256,7 @@ def _toleration_faults(path: str, tolerations: Sequence[Toleration]) -> Iterator
 
 
 def _tolerates_guarded(one: Toleration) -> bool:
-    domain = one.key.partition("/")[0] if "/" in one.key else ""
-    return not one.key or one.key in _GUARDED_TAINTS or any(_is_within(domain, guarded) for guarded in _GUARDED_DOMAINS)
+    return not one.key or one.key in _GUARDED_TAINTS or any(is_of(one.key, domain) for domain in RESTRICTED_DOMAINS)
 
 
 def _port_faults(path: str, spec: PodSpec) -> Iterator[_Fault]:
@@ -274,10 +274,12 @@ def _port_faults(path: str, spec: PodSpec) -> Iterator[_Fault]:
                     yield _Fault(("hostPort", taken, port.protocol, port.host_ip), FieldError(where, text))
 
 
-def _is_reserved(key: str) -> bool:
+def is_reserved(key: str) -> bool:
+    """Whether a label or annotation is of kubernetes.io or k8s.io, or of what is below these."""
+    return any(is_of(key, domain) for domain in _RESERVED_DOMAINS)
+
+
+def is_of(key: str, whole: str) -> bool:
+    """Whether what stands before the slash of a key is this domain, or below it."""
     domain = key.partition("/")[0] if "/" in key else ""
-    return any(_is_within(domain, one) for one in _RESERVED_DOMAINS)
-
-
-def _is_within(domain: str, whole: str) -> bool:
     return domain == whole or domain.endswith(f".{whole}")

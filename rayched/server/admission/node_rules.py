@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final
 
+from rayched.access.object_rules import RESTRICTED_DOMAINS, is_of, is_reserved
 from rayched.api.errors import quoted
 from rayched.api.identity import node_identity, node_of
 from rayched.api.kinds import NODE, POD, PRIORITY_CLASS, RUNTIME_CLASS, UnknownKind, by_name, unwrap
@@ -42,8 +43,6 @@ _ALLOWED_LABELS: Final = frozenset(
     }
 )
 _ALLOWED_DOMAINS: Final = ("kubelet.kubernetes.io", "node.kubernetes.io")
-_RESTRICTED_DOMAINS: Final = ("node-restriction.kubernetes.io", "node-restriction.rayched.io")
-_RESERVED_DOMAINS: Final = ("kubernetes.io", "k8s.io")
 _READABLE: Final = frozenset({RUNTIME_CLASS.name, PRIORITY_CLASS.name})
 _SCHEDULERS_CONDITION: Final = "PodScheduled"
 
@@ -68,13 +67,12 @@ class NodeCallRule:
 
 def label_fault(key: str) -> str:
     """Why a node may not give itself this label; empty: it may."""
-    domain = key.partition("/")[0] if "/" in key else ""
-    for restricted in _RESTRICTED_DOMAINS:
-        if _is_within(domain, restricted):
+    for restricted in RESTRICTED_DOMAINS:
+        if is_of(key, restricted):
             return f"label {quoted(key)}: only administrators set labels of {restricted}"
-    if not any(_is_within(domain, one) for one in _RESERVED_DOMAINS):
+    if not is_reserved(key):
         return ""
-    if key in _ALLOWED_LABELS or any(_is_within(domain, one) for one in _ALLOWED_DOMAINS):
+    if key in _ALLOWED_LABELS or any(is_of(key, one) for one in _ALLOWED_DOMAINS):
         return ""
     allowed = ", ".join((*sorted(_ALLOWED_LABELS), *(f"{one}/*" for one in _ALLOWED_DOMAINS)))
     return f"label {quoted(key)}: a node may not give it to itself; of kubernetes.io and k8s.io allowed are {allowed}"
@@ -82,14 +80,9 @@ def label_fault(key: str) -> str:
 
 def taint_fault(key: str) -> str:
     """Why a node may not come with this taint; empty: it may when it is created."""
-    domain = key.partition("/")[0] if "/" in key else ""
-    if any(_is_within(domain, one) for one in _RESERVED_DOMAINS):
+    if is_reserved(key):
         return f"taint {quoted(key)}: taints of kubernetes.io and k8s.io are set by the cluster, not by a node"
     return ""
-
-
-def _is_within(domain: str, whole: str) -> bool:
-    return domain == whole or domain.endswith(f".{whole}")
 
 
 def _own(named: Callable[[Any], str]) -> Judge:
