@@ -13,6 +13,7 @@ import contextlib
 import errno
 import os
 import stat
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
@@ -44,37 +45,31 @@ def make_directory(path: Path) -> None:
 
 def create(path: Path, data: bytes) -> None:
     """A new file. Raises PkiError, also where there is one."""
-    try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, _FILE_MODE)
-        with open(descriptor, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(descriptor)
-    except FileExistsError:
-        raise PkiError(f"{path}: is there already, and nothing is overwritten") from None
-    except OSError as error:
-        raise PkiError(f"{path}: {error.strerror}") from error
+    with _told(path):
+        try:
+            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, _FILE_MODE)
+            with open(descriptor, "wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(descriptor)
+        except FileExistsError:
+            raise PkiError(f"{path}: is there already, and nothing is overwritten") from None
 
 
 def replace(path: Path, data: bytes) -> None:
     """The file, new or in place of another one; all at once. Raises PkiError."""
     beside = path.with_name(f".{path.name}.new")
     # Left by somebody who was ended in the middle; one writer at a time (directory.py).
-    beside.unlink(missing_ok=True)
-    create(beside, data)
-    try:
+    with _told(path):
+        beside.unlink(missing_ok=True)
+        create(beside, data)
         beside.replace(path)
-    except OSError as error:
-        raise PkiError(f"{path}: {error.strerror}") from error
 
 
 def read(path: Path) -> bytes:
     """Raises PkiError."""
-    try:
-        with open(path, "rb") as file:
-            data = file.read(_BYTES_MAX + 1)
-    except OSError as error:
-        raise PkiError(f"{path}: {error.strerror}") from error
+    with _told(path), open(path, "rb") as file:
+        data = file.read(_BYTES_MAX + 1)
     if len(data) > _BYTES_MAX:
         raise PkiError(f"{path}: has more than {_BYTES_MAX} bytes; want keys or certificates in PEM")
     return data
@@ -82,37 +77,39 @@ def read(path: Path) -> bytes:
 
 def read_list(path: Path) -> str:
     """A list of lines that only grows, of whatever length. Raises PkiError."""
-    try:
+    with _told(path):
         return path.read_bytes().decode(errors="replace")
-    except OSError as error:
-        raise PkiError(f"{path}: {error.strerror}") from error
 
 
 def append_line(path: Path, line: str) -> None:
     """One more line of such a list; what a crash left of one goes. It is on the disk when this returns. Raises PkiError."""
-    try:
-        with open(os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC), "r+b", buffering=0) as file:
-            tail = file.seek(max(0, file.seek(0, os.SEEK_END) - _LINE_BYTES_MAX))
-            whole = tail + file.read().rfind(b"\n") + 1
-            if whole == tail > 0:
-                raise PkiError(f"{path}: its last line has more than {_LINE_BYTES_MAX} bytes, which is no line of this list")
-            file.truncate(whole)
-            file.seek(whole)
-            data = line.encode()
-            if file.write(data) < len(data):
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-            os.fsync(file.fileno())
-    except OSError as error:
-        raise PkiError(f"{path}: {error.strerror}") from error
+    with _told(path), open(os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC), "r+b", buffering=0) as file:
+        tail = file.seek(max(0, file.seek(0, os.SEEK_END) - _LINE_BYTES_MAX))
+        whole = tail + file.read().rfind(b"\n") + 1
+        if whole == tail > 0:
+            raise PkiError(f"{path}: its last line has more than {_LINE_BYTES_MAX} bytes, which is no line of this list")
+        file.truncate(whole)
+        file.seek(whole)
+        data = line.encode()
+        if file.write(data) < len(data):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        os.fsync(file.fileno())
 
 
 def read_private(path: Path) -> bytes:
     """A file that its owner alone may read, or one of root's that its group may. Raises PkiError with the command that helps."""
-    try:
+    with _told(path):
         found = path.stat()
-    except OSError as error:
-        raise PkiError(f"{path}: {error.strerror}") from error
     mode = stat.S_IMODE(found.st_mode)
     if mode & (_OTHERS_OF_ROOT if found.st_uid == _ROOT and os.geteuid() != _ROOT else _OTHERS):
         raise PkiError(f"{path}: has mode {mode:04o}, so others can read it: chmod 600 {path}")
     return read(path)
+
+
+@contextlib.contextmanager
+def _told(path: Path) -> Iterator[None]:
+    """What the system refuses is a PkiError that names the file."""
+    try:
+        yield
+    except OSError as error:
+        raise PkiError(f"{path}: {error.strerror}") from error
