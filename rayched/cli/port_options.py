@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Annotated, Any, Final
@@ -10,6 +9,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from rayched.cli.printing import fail
+from rayched.replica.busy_ports import try_port
 from rayched.replica.settings import DEFAULT_PORT, GATEWAY_PORT_DISTANCE, HTTP_PORT_DISTANCE
 
 _HOST: Final = "127.0.0.1"
@@ -49,9 +49,7 @@ class PortOptions:
 def check_ports(ports: Iterable[int], flag: str = "--port") -> None:
     """Ends the command where a replica could not listen."""
     for port in ports:
-        with socket.socket() as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                probe.bind((_HOST, port))
-            except OSError as error:
-                fail(f"{flag}: cannot listen on {_HOST}:{port}: {error.strerror}; stop what does, or choose another {flag}")
+        try:
+            try_port(_HOST, port)
+        except OSError as error:
+            fail(f"{flag}: cannot listen on {_HOST}:{port}: {error.strerror}; stop what does, or choose another {flag}")

@@ -16,7 +16,6 @@ import asyncio
 import importlib.metadata
 import logging
 import os
-import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -41,6 +40,7 @@ from rayched.pki import private_files
 from rayched.pki.errors import PkiError
 from rayched.pki.online_signer import OnlineSigner
 from rayched.replica.audit_opening import AuditOpenError, open_audit_log
+from rayched.replica.busy_ports import try_port
 from rayched.replica.etcd.etcd_keeper import EtcdKeeper
 from rayched.replica.etcd.etcd_server import EtcdServer
 from rayched.replica.etcd_wait import ask, wait_for_etcd
@@ -335,13 +335,8 @@ def _open_audit_log(settings: ReplicaSettings, owned: ExitStack) -> AuditWriter 
 
 
 def _check_listen(flag: str, host: str, port: int) -> None:
-    """A port in use is told before anything starts; that it may be taken in between is told by the server."""
     try:
-        family, kind, protocol, _, place = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
-        with socket.socket(family, kind, protocol) as probe:
-            # Connections of an earlier life that are just closing do not matter.
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            probe.bind(place)
+        try_port(host, port)
     except OSError as error:
         raise ReplicaError(f"{flag} {host}:{port}: {error.strerror}; choose an address of this host with a free port") from error
 

@@ -36,6 +36,7 @@ import tenacity
 
 from leader.channel import open_channel
 from leader.etcd_shim import rpc
+from rayched.replica.busy_ports import try_port
 from rayched.replica.cluster.free_ports import free_port
 from rayched.replica.etcd.etcd_binary import EtcdBinary, EtcdServerError, etcd_environment, find_etcd, version_in
 from rayched.replica.log_file import LOG_BYTES_MAX, cut
@@ -308,13 +309,11 @@ class EtcdServer:
 
 
 def _refuse_busy_port(port: int) -> None:
-    with socket.socket() as probe:
-        # As etcd does: a port with connections that are just closing is free.
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((_HOST, port))
-        except OSError as error:
-            raise _PortInUse(_in_use_by_others(f"{_HOST}:{port}")) from error
+    # As etcd does: a port with connections that are just closing is free.
+    try:
+        try_port(_HOST, port)
+    except OSError as error:
+        raise _PortInUse(_in_use_by_others(f"{_HOST}:{port}")) from error
 
 
 def _in_use_by_others(endpoint: str) -> str:
