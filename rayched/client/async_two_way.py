@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable
-from typing import Any
+from typing import Any, ClassVar, Self
 
 import grpc
 from google.protobuf.message import Message
@@ -82,24 +82,44 @@ class AsyncTwoWayStream:
         self._call.cancel()
 
 
-class AsyncExecStream:
-    """Iterates over a program's output until its end; then `exit_code` is there. Closing kills the program."""
+class _OpenedStream:
+    """Begins when it is entered, in an `async with`; then its other methods may be called."""
 
-    def __init__(self, transport: AsyncTransport, start: ExecStart, token: str) -> None:
-        """It begins when it is entered, in an `async with`."""
+    _NAME: ClassVar[str]
+
+    def __init__(self, transport: AsyncTransport, proof: StreamProof) -> None:
         self._transport = transport
-        self._proof = StreamProof(token, start)
+        self._proof = proof
         self._stream: AsyncTwoWayStream | None = None
-        self.exit_code: int | None = None
-        """128 + the number of the signal that killed it."""
 
-    async def __aenter__(self) -> AsyncExecStream:
-        """When the program runs. Raises ApiError."""
-        self._stream = await AsyncTwoWayStream.open(self._transport, "Exec.Stream", self._proof)
+    async def __aenter__(self) -> Self:
+        """When the program runs, or the pod has taken the connection. Raises ApiError."""
+        self._stream = await AsyncTwoWayStream.open(self._transport, self._NAME, self._proof)
         return self
 
     async def __aexit__(self, *error: object) -> None:
         self.close()
+
+    def close(self) -> None:
+        """Idempotent."""
+        if self._stream is not None:
+            self._stream.close()
+
+    def _opened(self) -> AsyncTwoWayStream:
+        if self._stream is None:
+            raise RuntimeError("it has not begun; use `async with`")
+        return self._stream
+
+
+class AsyncExecStream(_OpenedStream):
+    """Iterates over a program's output until its end; then `exit_code` is there. Closing kills the program."""
+
+    _NAME = "Exec.Stream"
+
+    def __init__(self, transport: AsyncTransport, start: ExecStart, token: str) -> None:
+        super().__init__(transport, StreamProof(token, start))
+        self.exit_code: int | None = None
+        """128 + the number of the signal that killed it."""
 
     async def __aiter__(self) -> AsyncIterator[ExecOutput]:
         while (response := await self._opened().read()) is not None:
@@ -124,33 +144,11 @@ class AsyncExecStream:
         """Of its terminal."""
         await self._opened().send(ExecRequest(resize=TerminalSize(columns=columns, rows=rows)))
 
-    def close(self) -> None:
-        """Idempotent."""
-        if self._stream is not None:
-            self._stream.close()
 
-    def _opened(self) -> AsyncTwoWayStream:
-        if self._stream is None:
-            raise RuntimeError("the program is not started; use `async with`")
-        return self._stream
-
-
-class AsyncPortStream:
+class AsyncPortStream(_OpenedStream):
     """One connection to a port of a pod. Iterates over what comes from there, to its end; closing ends both directions."""
 
-    def __init__(self, transport: AsyncTransport, proof: StreamProof) -> None:
-        """It begins when it is entered, in an `async with`."""
-        self._transport = transport
-        self._proof = proof
-        self._stream: AsyncTwoWayStream | None = None
-
-    async def __aenter__(self) -> AsyncPortStream:
-        """When the pod has taken the connection. Raises ApiError."""
-        self._stream = await AsyncTwoWayStream.open(self._transport, "PortForward.Stream", self._proof)
-        return self
-
-    async def __aexit__(self, *error: object) -> None:
-        self.close()
+    _NAME = "PortForward.Stream"
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         while (response := await self._opened().read()) is not None:
@@ -172,16 +170,6 @@ class AsyncPortStream:
     async def end_input(self) -> None:
         """Nothing more comes from this side."""
         await self._opened().send(PortForwardRequest(end=True))
-
-    def close(self) -> None:
-        """Idempotent."""
-        if self._stream is not None:
-            self._stream.close()
-
-    def _opened(self) -> AsyncTwoWayStream:
-        if self._stream is None:
-            raise RuntimeError("the connection is not open; use `async with`")
-        return self._stream
 
 
 class AsyncPortForwarder:
