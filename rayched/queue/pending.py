@@ -28,6 +28,17 @@ class PendingCounts:
         return self.active + self.backoff + self.unschedulable + self.gated + self.in_flight
 
     @property
+    def by_place(self) -> dict[str, int]:
+        """As the API tells them."""
+        return {
+            "active": self.active,
+            "backoff": self.backoff,
+            "unschedulable": self.unschedulable,
+            "gated": self.gated,
+            "in_flight": self.in_flight,
+        }
+
+    @property
     def text(self) -> str:
         """kube-scheduler's summary of PendingPods; gated pods count as unschedulable ones there."""
         return f"activeQ:{self.active}; backoffQ:{self.backoff}; unschedulablePods:{self.unschedulable + self.gated}"

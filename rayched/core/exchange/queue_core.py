@@ -43,7 +43,6 @@ from rayched.queue.durations import PreEnqueueDurations
 from rayched.queue.event_batch import EventBatch
 from rayched.queue.flags import DEFAULT_FLAGS, QueueFlags
 from rayched.queue.hints import HintTable
-from rayched.queue.pending import PendingCounts
 from rayched.queue.places import QueueSettings
 from rayched.queue.queued_pod import Moves, PendingPod, Place
 from rayched.queue.scheduling_queue import AlreadyQueued, Moving, NotInFlight, PreCheck, SchedulingQueue
@@ -169,7 +168,7 @@ class QueueCore:
                     self._session,
                     more=True,
                     gated=tuple(gated),
-                    counts=_by_place(self.queue.pending()),
+                    counts=self.queue.pending().by_place,
                     problems=tuple(problems),
                     behind=len(self._left) + (self._moving is not None),
                 )
@@ -193,7 +192,7 @@ class QueueCore:
             more=counts.active > 0 or counts.backoff > counts.error_backoff,
             next_due=queue.next_due(request.now),
             gated=tuple(gated),
-            counts=_by_place(counts),
+            counts=counts.by_place,
             awaits_bindings=queue.is_awaited(ASSIGNED_POD_ADD),
             suggested=self.audit.suggest(request.suggest),
             problems=tuple(problems),
@@ -324,16 +323,6 @@ class QueueCore:
         # Templates may be forgotten before anybody looks.
         templates = [self._template(template) for template in entry.templates]
         return EventBatch(len(templates), lambda: [_on_node(*one) for one in zip(templates, entry.node_names, strict=True)])
-
-
-def _by_place(counts: PendingCounts) -> Mapping[str, int]:
-    return {
-        "active": counts.active,
-        "backoff": counts.backoff,
-        "unschedulable": counts.unschedulable,
-        "gated": counts.gated,
-        "in_flight": counts.in_flight,
-    }
 
 
 def _on_node(template: Pod, node_name: str, nominated_node_name: str = "") -> Pod:

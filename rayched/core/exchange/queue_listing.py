@@ -26,15 +26,7 @@ def list_queue(queue: SchedulingQueue, request: ListQueueRequest, now: float) ->
     """The pods asked for, in the order in which they would leave; last those that wait for an event, and those in flight."""
     counts = queue.pending()
     limit = min(request.limit or LIMIT_DEFAULT, LIMIT_MAX)
-    response = ListQueueResponse(
-        counts={
-            "active": counts.active,
-            "backoff": counts.backoff,
-            "unschedulable": counts.unschedulable,
-            "gated": counts.gated,
-            "in_flight": counts.in_flight,
-        }
-    )
+    response = ListQueueResponse(counts=counts.by_place)
     if not request.namespace and not request.name:
         response.total = counts.total
         found = islice(_numbered(queue.in_order(limit)), limit)

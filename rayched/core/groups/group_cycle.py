@@ -283,12 +283,7 @@ class GroupCycle:
     def _place(self, member: PodRecord, asked: GroupQuestion) -> Attempt | AttemptFailure:
         assert member.kept is not None
         pod = PodToSchedule(member.uid, member.name, member.template, member.kept)
-        result = self._scheduler.schedule(pod, asked.began, asked.now, asked.now_unix)
-        if isinstance(result, Attempt) and result.phase is AttemptPhase.WAITING:
-            self._scheduler.roll_back(result)
-            why = "a Permit plugin asked it to wait, which members of a pod group cannot"
-            return AttemptFailure(error(why), why)
-        return result
+        return settled(self._scheduler, self._scheduler.schedule(pod, asked.began, asked.now, asked.now_unix))
 
     def _undone(self, attempts: list[Attempt], n_freed: int, failure: GroupFailure) -> GroupFailure:
         for attempt in reversed(attempts):
@@ -314,3 +309,12 @@ def _too_large(n_fit: int, needed: int) -> AttemptFailure:
         f"(at most {PLAN_MEMBERS_MAX} members and {PLAN_BYTES_MAX} bytes)"
     )
     return AttemptFailure(error(why), why)
+
+
+def settled(scheduler: Scheduler, result: Attempt | AttemptFailure) -> Attempt | AttemptFailure:
+    """A member's attempt; one that would wait at Permit is undone, and has failed."""
+    if isinstance(result, Attempt) and result.phase is AttemptPhase.WAITING:
+        scheduler.roll_back(result)
+        why = "a Permit plugin asked it to wait, which members of a pod group cannot"
+        return AttemptFailure(error(why), why)
+    return result

@@ -10,13 +10,13 @@ from typing import Final
 
 from rayched.api.stages import Stage
 from rayched.core.cache.records import PodRecord, RecordedPlan
+from rayched.core.groups.group_cycle import settled
 from rayched.core.groups.planned_group import PlannedGroup
 from rayched.core.groups.topology import Domains
 from rayched.core.parts import CoreParts
 from rayched.core.writes.bindings import is_as_decided
 from rayched.framework.plugin_error import PluginError
-from rayched.framework.status import error
-from rayched.scheduler.attempt import Attempt, AttemptFailure, AttemptPhase
+from rayched.scheduler.attempt import Attempt, AttemptFailure
 from rayched.scheduler.scheduler import PodToSchedule
 from rayched.snapshot.pod_facts import PodFacts
 
@@ -44,7 +44,7 @@ class PlannedPlaces:
                 continue
             self._statuses.drop(one.uid)
             pod = PodToSchedule(record.uid, record.name, record.template, record.kept)
-            result = self._settled(self._scheduler.schedule(pod, began, now, node_name=one.node))
+            result = settled(self._scheduler, self._scheduler.schedule(pod, began, now, node_name=one.node))
             if isinstance(result, Attempt):
                 planned.take(result, recorded.decided_at)
             else:
@@ -104,7 +104,7 @@ class PlannedPlaces:
             pod = PodToSchedule(record.uid, record.name, record.template, record.kept)
             for beyond in self._bounds(planned, record.uid):
                 with self._scheduler.profiles.bounds.set(beyond):
-                    result = self._settled(self._scheduler.schedule(pod, attempt.began, now, now_unix))
+                    result = settled(self._scheduler, self._scheduler.schedule(pod, attempt.began, now, now_unix))
                 if isinstance(result, Attempt):
                     planned.take(result, self._cache.revision)
                     planned.is_changed |= planned.planned_on().get(record.uid) != result.node_name
@@ -119,11 +119,3 @@ class PlannedPlaces:
             return [None]
         others = (self._scheduler.occupancy.on(other) for other in (*state.bound, *state.waiting) if other != uid)
         return [one.beyond for one in self._domains.candidates(state.topology, (on.node_name for on in others if on))]
-
-    def _settled(self, result: Attempt | AttemptFailure) -> Attempt | AttemptFailure:
-        """A member cannot wait at Permit."""
-        if isinstance(result, Attempt) and result.phase is AttemptPhase.WAITING:
-            self._scheduler.roll_back(result)
-            why = "a Permit plugin asked it to wait, which members of a pod group cannot"
-            return AttemptFailure(error(why), why)
-        return result
