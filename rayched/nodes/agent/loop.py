@@ -11,7 +11,7 @@ import queue
 import selectors
 import time
 from collections.abc import Callable
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from rayched.nodes.agent.shim.boot_timer import BootTimer, boottime
 
@@ -21,6 +21,28 @@ _FAULT_SECONDS: Final = 0.05
 T = TypeVar("T")
 
 log = logging.getLogger(__name__)
+
+
+class LoopAnswer(Generic[T]):
+    """What a call gives that is made in the loop's thread, for another one."""
+
+    def __init__(self, post: Callable[[Callable[[], None]], None], call: Callable[[], T]) -> None:
+        self._call = call
+        self._found: queue.SimpleQueue[T | Exception] = queue.SimpleQueue()
+        post(self._work)
+
+    def get(self, seconds: float) -> T:
+        """Raises queue.Empty after that time, and what the call raises."""
+        given = self._found.get(timeout=seconds)
+        if isinstance(given, Exception):
+            raise given
+        return given
+
+    def _work(self) -> None:
+        try:
+            self._found.put(self._call())
+        except Exception as error:
+            self._found.put(error)
 
 
 class AgentLoop:
@@ -49,22 +71,10 @@ class AgentLoop:
 
     def ask(self, call: Callable[[], T], seconds: float) -> T:
         """What it gives, in the loop's thread; for any other. Raises TimeoutError, and what it raises."""
-        found: queue.SimpleQueue[T | Exception] = queue.SimpleQueue()
-
-        def work() -> None:
-            try:
-                found.put(call())
-            except Exception as error:
-                found.put(error)
-
-        self.post(work)
         try:
-            given = found.get(timeout=seconds)
+            return LoopAnswer(self.post, call).get(seconds)
         except queue.Empty:
             raise TimeoutError(f"the loop has not answered within {seconds:g} s") from None
-        if isinstance(given, Exception):
-            raise given
-        return given
 
     def later(self, seconds: float, callback: Callable[[], None]) -> None:
         heapq.heappush(self._later, (self._clock() + seconds, next(self._numbers), callback))

@@ -8,6 +8,7 @@ its pod goes on. There is a look each second while somebody has a limit.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import queue
 import threading
@@ -25,6 +26,7 @@ from rayched.nodes.agent.eviction.manager import EvictionManager, EvictionSettin
 from rayched.nodes.agent.eviction.ranking import ContainerUsage, PodUsage
 from rayched.nodes.agent.eviction.signals import OF_IMAGE_FS, OF_MEMORY, OF_NODE_FS, RESOURCE_OF, Signal
 from rayched.nodes.agent.eviction.storage_limits import limit_signal, storage_fault
+from rayched.nodes.agent.loop import LoopAnswer
 from rayched.nodes.agent.pod_life import PodEnding, PodLife
 from rayched.nodes.agent.stalls import StallWatch
 from rayched.nodes.agent.stats import NodeFigures, NodeStats, PodFigures, PodPlace
@@ -157,23 +159,10 @@ class PressureMonitor:
 
     def _in_loop(self, call: Callable[[], T]) -> T | None:
         """What it gives, from the agent's loop; None: that has ended."""
-        found: queue.SimpleQueue[T | Exception] = queue.SimpleQueue()
-
-        def work() -> None:
-            try:
-                found.put(call())
-            except Exception as error:
-                found.put(error)
-
-        self._ports.post(work)
+        answer = LoopAnswer(self._ports.post, call)
         while not self._stopped.is_set():
-            try:
-                given = found.get(timeout=_POLL_SECONDS)
-            except queue.Empty:
-                continue
-            if isinstance(given, Exception):
-                raise given
-            return given
+            with contextlib.suppress(queue.Empty):
+                return answer.get(_POLL_SECONDS)
         return None
 
     def _is_near(self, seen: Observations) -> bool:
