@@ -16,11 +16,12 @@ from typing import Final
 
 from aiohttp import web
 
+from rayched.api.hosts import is_loopback
 from rayched.client.contexts import choose
 from rayched.client.gateway_client import AsyncGatewayClient
 from rayched.gateway.front import GatewayFront
 from rayched.gateway.gateway_tls import GatewayTls
-from rayched.gateway.identity import CallerIdentity, CallerJudge, is_loopback
+from rayched.gateway.identity import CallerIdentity, CallerJudge
 from rayched.gateway.limits import BODY_BYTES_MAX, BodyBudget, GatewayLimits, listening
 from rayched.gateway.statuses import StatusFailure
 from rayched.gateway.token_judge import TokenJudge

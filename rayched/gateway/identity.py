@@ -16,7 +16,6 @@ have sent, which has an Origin, is refused, and without certificates also one th
 
 from __future__ import annotations
 
-import ipaddress
 import ssl
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -25,6 +24,7 @@ from typing import Final
 from aiohttp import web
 
 from rayched.access.identity import IdentityKind
+from rayched.api.hosts import is_loopback
 from rayched.gateway.limits import place_of
 from rayched.gateway.statuses import StatusFailure
 from rayched.gateway.token_judge import TokenJudge
@@ -112,16 +112,6 @@ def bearer_token_of(request: web.Request) -> str:
 def node_token_of(request: web.Request) -> str:
     """What a node may ask for before it lets somebody into a pod: never what proves who asks."""
     return "" if peer_of(request) is None and request.secure else bearer_token_of(request)
-
-
-def is_loopback(host: str) -> bool:
-    """Whether a host name or an address can only be this machine."""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def _unauthorized(why: str) -> StatusFailure:

@@ -8,11 +8,12 @@ Sources: the Fetch standard for Origin and Sec-Fetch-Site, Content Security Poli
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
+
+from rayched.api.hosts import is_loopback
 
 METHODS: Final = ("GET", "HEAD", "POST")
 _OWN_SITES: Final = ("same-origin", "none")
@@ -63,13 +64,7 @@ def refusal_of(method: str, scheme: str, headers: Mapping[str, str], hosts: froz
 
 def is_loopback_host(host: str) -> bool:
     """Whether a Host header can only mean this machine."""
-    name = _name_of(host)
-    if name.lower() == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(name).is_loopback
-    except ValueError:
-        return False
+    return is_loopback(_name_of(host))
 
 
 def _name_of(host: str) -> str:

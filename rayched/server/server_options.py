@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import ipaddress
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -13,6 +11,7 @@ from rayched.access.binding_table import BindingTable
 from rayched.access.bindings import RoleBinding
 from rayched.access.identity import Identity, IdentityKind
 from rayched.access.policy import AccessRole
+from rayched.api.hosts import is_loopback
 from rayched.api.well_known_taints import DefaultTolerations
 from rayched.pki.online_signer import OnlineSigner
 from rayched.server.audit_writer import AuditWriter
@@ -83,7 +82,7 @@ class ServerOptions:
 def host_and_port(options: ServerOptions) -> tuple[str, int]:
     """Where it is to listen. Raises ListenError."""
     host, port = split_listen(options.listen_address)
-    if options.tls is None and not _is_loopback(host):
+    if options.tls is None and not is_loopback(host):
         raise ListenError(f"listen address {options.listen_address!r}: is not loopback; other addresses need certificates")
     return host, port
 
@@ -94,11 +93,3 @@ def split_listen(address: str) -> tuple[str, int]:
     if not host or not (port.isascii() and port.isdigit()) or int(port) > 65535:
         raise ListenError(f"listen address {address!r}: want host:port")
     return host, int(port)
-
-
-def _is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    with contextlib.suppress(ValueError):
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
-    return False

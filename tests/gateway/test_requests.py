@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from rayched.api.errors import FieldError
+from rayched.api.hosts import is_loopback
 from rayched.api.manifest import ManifestErrors
 from rayched.client.contexts import NO_CONTEXT, write_context_file
 from rayched.gateway import paths, queries
 from rayched.gateway.calls import _without
 from rayched.gateway.gateway import GatewayError, settings_of
-from rayched.gateway.identity import is_loopback
 from rayched.gateway.served import find
 from rayched.gateway.statuses import StatusFailure, StatusSubject, of_manifest
 from rayched.pki.tls_files import TlsFiles

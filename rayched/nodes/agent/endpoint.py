@@ -6,7 +6,6 @@ A scrape asks the agent's loop for its state; where that does not answer within 
 from __future__ import annotations
 
 import http.server
-import ipaddress
 import logging
 import threading
 from collections.abc import Callable, Mapping
@@ -15,6 +14,8 @@ from typing import Any, Final
 
 from prometheus_client import CollectorRegistry, Metric, disable_created_metrics
 from prometheus_client.exposition import generate_latest
+
+from rayched.api.hosts import is_loopback
 
 _REQUEST_SECONDS: Final = 5.0
 _AT_ONCE_MAX: Final = 8
@@ -37,7 +38,7 @@ class AgentEndpoint:
     def __init__(self, address: str, pages: Mapping[str, Page]) -> None:
         """`address`: host:port on loopback. Raises EndpointFault."""
         host, _, port = address.rpartition(":")
-        if not (port.isascii() and port.isdigit() and int(port) < 1 << 16) or not _is_loopback(host):
+        if not (port.isascii() and port.isdigit() and int(port) < 1 << 16) or not is_loopback(host):
             raise EndpointFault(f"--http-address {address!r}: want HOST:PORT with a host of loopback")
         try:
             self._server = _PageServer((host.strip("[]"), int(port)), _handler(pages))
@@ -134,12 +135,3 @@ def _handler(pages: Mapping[str, Page]) -> type[http.server.BaseHTTPRequestHandl
             log.debug(format, *args)
 
     return PageHandler
-
-
-def _is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return False
