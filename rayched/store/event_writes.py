@@ -293,7 +293,7 @@ class EventWrites:
 
     def _count_on(self, series: _Series, current: Entry | None) -> None:
         """The Event is not as it was thought to be: from now on it is as the store has it, and what happened since on top."""
-        event = _event_in(current)
+        event = event_in(current)
         series.count -= series.stored
         series.stored = event.count if event is not None else 0
         series.count += series.stored
@@ -321,7 +321,8 @@ class EventWrites:
                 del self._series[series_id]
 
 
-def _event_in(entry: Entry | None) -> Event | None:
+def event_in(entry: Entry | None) -> Event | None:
+    """The Event that a key has; None: it has none that can be read, and is written anew."""
     if entry is None:
         return None
     try:

@@ -20,7 +20,7 @@ from typing import Final
 
 from prometheus_client import Counter
 
-from rayched.api.kinds import EVENT, NODE, POD, AnyObject, unwrap, wrap
+from rayched.api.kinds import EVENT, NODE, POD, AnyObject, wrap
 from rayched.api.occurrences import NORMAL, WARNING, EventOccurrence, Subject, event_of
 from rayched.server.admission.event_buckets import EventBuckets
 from rayched.server.admission.write_gate import RETRY_SECONDS
@@ -37,19 +37,16 @@ from rayched.server.errors import (
 )
 from rayched.server.objects import CallTarget, Objects, lost_write, milliseconds_now, read_entry
 from rayched.server.services.incarnations import ReportingAgent
-from rayched.store.codec import PoisonedObject, decode_entry, encode
+from rayched.store.codec import encode
 from rayched.store.entries import Entry
+from rayched.store.event_writes import EVENTS_A_LEASE, LEASE_SECONDS, LEASE_USED_SECONDS, event_in
 from rayched.store.transactions import Committed, Conflict, GuardedPut
 from rayched.v1 import services_pb2
-from rayched.v1.core_pb2 import Event, Pod
+from rayched.v1.core_pb2 import Pod
 from rayched.v1.services_pb2 import NodeEvent, ReportEventsRequest
 
 EVENTS_A_CALL: Final = 100
-EVENTS_A_LEASE: Final = 1_000
 AGENT_COMPONENT: Final = "rayched-node"
-LIFE_SECONDS: Final = 3_600
-_LEASE_USED_SECONDS: Final = 300
-"""So long a lease takes Events, so that the last of them live as long as they should."""
 _REASON_CHARACTERS_MAX: Final = 128
 _AGE_SECONDS_MAX: Final = 7 * 86_400
 """What an agent that was cut off tells afterwards may have begun so long ago."""
@@ -172,14 +169,14 @@ class NodeEvents:
     async def _leased(self, count: int) -> int:
         """A lease that takes so many Events more."""
         if self._clock() >= self._lease_until or self._lease_left < count:
-            lease = await self._objects.store.grant_lease(LIFE_SECONDS + _LEASE_USED_SECONDS)
+            lease = await self._objects.store.grant_lease(LEASE_SECONDS)
             self._lease, self._lease_left = lease.id, EVENTS_A_LEASE
-            self._lease_until = self._clock() + _LEASE_USED_SECONDS
+            self._lease_until = self._clock() + LEASE_USED_SECONDS
         self._lease_left -= count
         return self._lease
 
     def _put(self, one: _ReportedEvent, agent: ReportingAgent, lease: int) -> GuardedPut:
-        told, stored = one.told, _stored(one.entry)
+        told, stored = one.told, event_in(one.entry)
         count = max(told.count, 1) + (stored.count if stored is not None else 0)
         first = stored.first_timestamp.seconds if stored is not None else told.first_at_ms / 1000
         event = event_of(_occurrence(told, one.subject), count, first, told.last_at_ms / 1000)
@@ -213,13 +210,3 @@ def _refuse_stranger(one: _ReportedEvent, entry: Entry | None, agent: ReportingA
         raise not_found(f"{one.subject} with uid {one.told.uid[:80]}")
     if isinstance(found, Pod) and found.spec.node_name != agent.node:
         raise forbidden_by_state(f"{one.subject}: is on node {found.spec.node_name}, and the agent of {agent.node} tells of it")
-
-
-def _stored(entry: Entry | None) -> Event | None:
-    if entry is None:
-        return None
-    try:
-        found = unwrap(decode_entry(entry))
-    except PoisonedObject:
-        return None
-    return found if isinstance(found, Event) else None
