@@ -7,8 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
+from rayched.api.durations import duration_seconds
 from rayched.api.well_known_taints import DefaultTolerations
-from rayched.configuration.yaml_fields import duration_seconds
 from rayched.controllers.node_settings import NodeSettings, flag_of
 
 NODES = NodeSettings()

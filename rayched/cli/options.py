@@ -8,10 +8,10 @@ from typing import Annotated, Final
 
 import typer
 
+from rayched.api.durations import duration_seconds
 from rayched.cli.printing import wrong
 
-_DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|)")
-_SECONDS_OF: Final = {"ms": 0.001, "s": 1.0, "": 1.0, "m": 60.0, "h": 3600.0}
+_NUMBER: Final = re.compile(r"\d+(?:\.\d+)?", re.ASCII)
 
 
 class DryRunBy(enum.StrEnum):
@@ -108,10 +108,10 @@ NodeNames = Annotated[list[str] | None, typer.Argument(metavar="NODE", hidden=Tr
 
 def seconds_of(option: str, text: str) -> float:
     """A duration as kubectl takes it: 90s, 5m, 1h30m; a number alone is of seconds. Ends the command where it is none."""
-    parts = _DURATION.findall(text)
-    if not parts or "".join(number + unit for number, unit in parts) != text or (len(parts) > 1 and not parts[-1][1]):
+    found = duration_seconds(f"{text}s" if _NUMBER.fullmatch(text) else text)
+    if found is None or found < 0:
         wrong(f"{option} {text!r}: is no duration; want one such as 90s, 5m or 1h30m")
-    return sum(float(number) * _SECONDS_OF[unit] for number, unit in parts)
+    return found
 
 
 def pairs_of(option: str, text: str) -> dict[str, str]:

@@ -16,6 +16,7 @@ from typing import Any, Final
 
 import yaml
 
+from rayched.api.durations import duration_seconds
 from rayched.api.errors import FieldError, join, one_of, quoted
 
 TEXT_MAX_BYTES: Final = 1 << 20
@@ -33,8 +34,6 @@ _MERGE: Final = "tag:yaml.org,2002:merge"
 
 _DECIMAL: Final = re.compile(r"[-+]?(0|[1-9][0-9]{0,29})", re.ASCII)
 _TRUE: Final = ("true", "yes", "on")
-_DURATION_PART: Final = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|ms|s|m|h)", re.ASCII)
-_SECONDS: Final = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
 @dataclass(slots=True)
@@ -232,17 +231,6 @@ def read_document(text: str) -> tuple[Document, Section | None]:
         document.error("", f"must be a mapping, found {_found(nodes[0])}")
         return document, None
     return document, Section(document, nodes[0], "")
-
-
-def duration_seconds(text: str) -> float | None:
-    """Seconds of a duration as Go writes it, or None."""
-    sign, digits = (-1.0, text[1:]) if text.startswith("-") else (1.0, text.removeprefix("+"))
-    if digits == "0":
-        return 0.0
-    parts = _DURATION_PART.findall(digits)
-    if not parts or "".join(number + unit for number, unit in parts) != digits:
-        return None
-    return sign * sum(float(number) * _SECONDS[unit] for number, unit in parts)
 
 
 def _plain(document: Document, node: yaml.Node, path: str) -> Any:

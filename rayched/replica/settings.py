@@ -11,8 +11,8 @@ from pathlib import Path
 
 from leader.channel import SecureEndpoints
 from leader.tls_channel import EtcdTls
+from rayched.api.durations import duration_seconds
 from rayched.api.well_known_taints import DefaultTolerations
-from rayched.configuration.yaml_fields import duration_seconds
 from rayched.controllers.node_settings import NodeSettings
 from rayched.pki.tls_files import TlsFiles
 from rayched.replica.gateway_keeper import GatewayPlace

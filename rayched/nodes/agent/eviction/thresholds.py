@@ -12,12 +12,12 @@ Source: kubelet's eviction helpers, Kubernetes 1.34.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
 from rayched.api import quantity
+from rayched.api.durations import duration_seconds
 from rayched.nodes.agent.eviction.signals import SETTABLE, Signal
 
 DEFAULT_HARD: Final = "memory.available<100Mi,nodefs.available<10%,imagefs.available<15%,nodefs.inodesFree<5%"
@@ -32,8 +32,6 @@ DEPRECATED_FLAGS: Final = {
     "--outofdisk-transition-frequency": "--eviction-pressure-transition-period",
 }
 """Kubelet's old flags of garbage collection, and what stands in their place."""
-_DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h)")
-_SECONDS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
 class ThresholdError(ValueError):
@@ -110,12 +108,10 @@ def ignored(thresholds: Sequence[Threshold]) -> list[str]:
 
 def duration(flag: str, text: str) -> float:
     """Seconds of a text such as 1m30s."""
-    parts = _DURATION.findall(text)
-    if text == "0":
-        return 0.0
-    if not parts or "".join(number + unit for number, unit in parts) != text:
+    found = duration_seconds(text)
+    if found is None or found < 0:
         raise ThresholdError(f"{flag}: {text!r} is no duration; want one such as 90s or 1m30s")
-    return sum(float(number) * _SECONDS[unit] for number, unit in parts)
+    return found
 
 
 def _statements(flag: str, text: str) -> list[Threshold]:
