@@ -14,13 +14,13 @@ from rayched.api import kinds
 from rayched.api.kinds import AnyObject, Kind
 from rayched.api.names import ZONE_LABEL
 from rayched.api.resources import is_sidecar
+from rayched.api.termination import FINAL_PHASES
 from rayched.v1.core_pb2 import Event, Namespace, Node, Pod, ReplicationController, Service
 from rayched.v1.meta_pb2 import IntOrString
 from rayched.v1.workloads_pb2 import Job, PodDisruptionBudget, PodGroup, PriorityClass, ReplicaSet, RuntimeClass, StatefulSet
 
 NONE = "<none>"
 UNKNOWN = "<unknown>"
-FINAL_PHASES = ("Succeeded", "Failed")
 
 
 @dataclass(frozen=True, slots=True)

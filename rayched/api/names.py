@@ -19,6 +19,10 @@ SUBDOMAIN_MAX: Final = 253
 LAST_APPLIED: Final = "rayched.dev/last-applied"
 """The annotation in which `apply` notes what its manifest had."""
 ZONE_LABEL: Final = "topology.kubernetes.io/zone"
+REGION_LABEL: Final = "topology.kubernetes.io/region"
+SUFFIX_ALPHABET: Final = "bcdfghjklmnpqrstvwxz2456789"
+SUFFIX_CHARACTERS: Final = 5
+"""Of what is put behind a prefix to make a name."""
 
 _LABEL = re.compile(r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?", re.ASCII)
 _LABEL_1035 = re.compile(r"[a-z](?:[-a-z0-9]*[a-z0-9])?", re.ASCII)

@@ -7,11 +7,12 @@ how many it has and what they are like. Other kinds show their manifest.
 from __future__ import annotations
 
 from rayched.api import kinds
-from rayched.api.columns import FINAL_PHASES, NONE, event_interval, event_time, node_status, pod_status
+from rayched.api.columns import NONE, event_interval, event_time, node_status, pod_status
 from rayched.api.kinds import AnyObject
 from rayched.api.manifest import write_text
 from rayched.api.quantity import milli_value, value
 from rayched.api.resources import pod_requests
+from rayched.api.termination import FINAL_PHASES
 from rayched.cli.describing_makers import maker_lines
 from rayched.cli.description_lines import container, field, listed, mapping, quantities, shown_annotations, table
 from rayched.cli.schedulers import missing_scheduler

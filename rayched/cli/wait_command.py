@@ -12,6 +12,7 @@ import typer
 from rayched.api.kinds import AnyObject, wrap
 from rayched.api.manifest import write_object
 from rayched.cli.connection import connected
+from rayched.cli.following import WEEK_SECONDS
 from rayched.cli.json_path import PathFault, as_text, compiled
 from rayched.cli.options import Namespace, Selector, Server, seconds_of
 from rayched.cli.printing import fail, out, wrong
@@ -20,7 +21,6 @@ from rayched.client.client import Client
 from rayched.client.errors import ApiError
 from rayched.client.object_wait import Wanted
 
-_WEEK_SECONDS = 7 * 24 * 3600.0
 _ONE_LOOK_SECONDS = 2.0
 _FORMS = "delete, create, condition=NAME[=VALUE], jsonpath={PATH}[=VALUE]"
 
@@ -46,7 +46,7 @@ def wait(
     Exit code 1 when the time is over.
     """
     until = _wanted(wanted)
-    seconds = _WEEK_SECONDS if timeout.startswith("-") else seconds_of("--timeout", timeout)
+    seconds = WEEK_SECONDS if timeout.startswith("-") else seconds_of("--timeout", timeout)
     # A look takes a moment too.
     deadline = time.monotonic() + max(seconds, _ONE_LOOK_SECONDS if seconds == 0 else 0.0)
     with connected(server) as client:

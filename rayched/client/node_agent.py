@@ -12,6 +12,7 @@ from rayched.client.batches import batches
 from rayched.client.calls import UPDATES_A_CALL, UnaryCall
 from rayched.client.client import Client
 from rayched.client.errors import ApiError, outcome_error
+from rayched.client.streaming import STREAM_PATIENCE_SECONDS
 from rayched.client.watch import ResumingStream, StreamClosed
 from rayched.client.watching import Event, EventType
 from rayched.pki.client_token import CallerFiles, ShownByCaller
@@ -34,7 +35,6 @@ from rayched.v1.services_pb2 import (
 )
 
 EVENTS_A_CALL: Final = 100
-_STREAM_PATIENCE_SECONDS: Final = 60.0
 
 
 class UnreadableObject(NamedTuple):
@@ -143,7 +143,7 @@ class NodeAgentClient(Client):
 
     def watch_node(self, node: str, incarnation: int = 0) -> NodeWatch:
         """`incarnation` 0: of a node that has no agent that runs pods."""
-        return NodeWatch(ResumingStream(self._transport, "Nodes.WatchNode", _STREAM_PATIENCE_SECONDS), node, incarnation)
+        return NodeWatch(ResumingStream(self._transport, "Nodes.WatchNode", STREAM_PATIENCE_SECONDS), node, incarnation)
 
     def report_events(self, node: str, incarnation: int, events: Sequence[NodeEvent]) -> tuple[ApiError | None, ...]:
         """One outcome each, in order; at most EVENTS_A_CALL."""

@@ -24,6 +24,7 @@ from __future__ import annotations
 import enum
 from typing import Final
 
+from rayched.api.names import REGION_LABEL, ZONE_LABEL
 from rayched.api.tolerations import NO_EXECUTE, NO_SCHEDULE
 from rayched.api.well_known_taints import (
     DISK_PRESSURE,
@@ -37,8 +38,6 @@ from rayched.api.well_known_taints import (
 )
 from rayched.v1.core_pb2 import Node, Taint
 
-ZONE_LABEL: Final = "topology.kubernetes.io/zone"
-REGION_LABEL: Final = "topology.kubernetes.io/region"
 EXCLUDED_LABEL: Final = "node.kubernetes.io/exclude-disruption"
 """A node with this label does not count for what part of its zone is lost."""
 

@@ -14,7 +14,7 @@ from rayched.api.agents import AGENT_ANNOTATION, HOLLOW
 from rayched.v1.core_pb2 import Node, NodeStatus
 
 ZONE_LABEL = names.ZONE_LABEL
-REGION_LABEL = "topology.kubernetes.io/region"
+REGION_LABEL = names.REGION_LABEL
 HOSTNAME_LABEL = "kubernetes.io/hostname"
 _SOLID_STATE_EVERY = 3
 

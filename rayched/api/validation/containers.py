@@ -14,7 +14,7 @@ from rayched.api.validation.faults import Faults
 from rayched.v1.core_pb2 import Container, PodSpec, Probe
 from rayched.v1.meta_pb2 import IntOrString
 
-_PORT_MAX: Final = 65_535
+PORT_MAX: Final = 65_535
 _SECONDS_MAX: Final = 2**31 - 1
 _USER_MAX: Final = 2**31 - 1
 _SIGNALS: Final = (
@@ -99,6 +99,6 @@ def _check_handler(handler: Any, path: str, allowed: tuple[str, ...], faults: Fa
 
 def _check_port(port: IntOrString, path: str, faults: Faults) -> None:
     if port.WhichOneof("value") != "string_value":
-        faults.within(path, port.int_value, 1, _PORT_MAX)
+        faults.within(path, port.int_value, 1, PORT_MAX)
     elif not port.string_value:
         faults.add(path, "is required")

@@ -31,12 +31,13 @@ from rayched.api.names import (
 from rayched.api.selectors import matches_all
 from rayched.api.tolerations import EFFECTS
 from rayched.api.validation import limits
+from rayched.api.validation.containers import PORT_MAX
 from rayched.api.validation.faults import Faults
 from rayched.api.validation.jobs import check_job
 from rayched.api.validation.metadata import check_label_selector, check_labels, check_metadata
 from rayched.api.validation.placement import check_tolerations
 from rayched.api.validation.pod_groups import check_pod_group
-from rayched.api.validation.pods import PORT_MAX, PREEMPTION_POLICIES, PROTOCOLS, check_pod, check_template
+from rayched.api.validation.pods import PREEMPTION_POLICIES, PROTOCOLS, check_pod, check_template
 from rayched.api.validation.resources import check_amounts, container_resource_fault, node_resource_fault
 from rayched.api.validation.selection import check_selector
 from rayched.v1.core_pb2 import Event, Namespace, Node, PodTemplateSpec, ReplicationController, Service

@@ -18,7 +18,7 @@ from rayched.api.kinds import POD
 from rayched.api.names import label_fault, port_name_fault, subdomain_fault, variable_fault
 from rayched.api.termination import GRACE_SECONDS_MAX
 from rayched.api.validation import limits
-from rayched.api.validation.containers import check_running, check_users, check_volumes
+from rayched.api.validation.containers import PORT_MAX, check_running, check_users, check_volumes
 from rayched.api.validation.faults import Faults
 from rayched.api.validation.metadata import check_labels, check_metadata, check_template_metadata
 from rayched.api.validation.placement import check_placement
@@ -31,7 +31,6 @@ from rayched.api.validation.resources import (
 from rayched.v1.core_pb2 import Container, ContainerPort, Pod, PodSpec, PodTemplateSpec
 
 PROTOCOLS: Final = ("TCP", "UDP", "SCTP")
-PORT_MAX: Final = 65_535
 PREEMPTION_POLICIES: Final = ("PreemptLowerPriority", "Never")
 _RESTART_POLICIES: Final = ("Always", "OnFailure", "Never")
 _PULL_POLICIES: Final = ("Always", "IfNotPresent", "Never")

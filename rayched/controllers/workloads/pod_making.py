@@ -19,6 +19,7 @@ from rayched.api.errors import FieldError
 from rayched.api.gangs import asks_for_group
 from rayched.api.job_labels import COMPLETION_INDEX
 from rayched.api.kinds import JOB, POD, wrap
+from rayched.api.names import SUFFIX_ALPHABET, SUFFIX_CHARACTERS
 from rayched.api.termination import JOB_TRACKING
 from rayched.api.validation.jobs import INDEXED
 from rayched.api.well_known_taints import DefaultTolerations
@@ -31,8 +32,6 @@ from rayched.v1.storage_pb2 import LeaderWrite
 from rayched.v1.workloads_pb2 import Job
 
 INDEX_VARIABLE: Final = "JOB_COMPLETION_INDEX"
-_SUFFIX_ALPHABET: Final = "bcdfghjklmnpqrstvwxz2456789"
-_SUFFIX_CHARACTERS: Final = 5
 _NAME_CHARACTERS_MAX: Final = 63
 _PROTOTYPES_MAX: Final = 256
 
@@ -84,14 +83,14 @@ class PodMaker:
         if isinstance(workload.message, Job) and asks_for_group(workload.message):
             pod.spec.scheduling_group.pod_group_name = owner.name
         # Admission judges a whole pod, so this one is called as the longest of them could be.
-        metadata.name = name_for(owner.name, index, "x" * _SUFFIX_CHARACTERS)
+        metadata.name = name_for(owner.name, index, "x" * SUFFIX_CHARACTERS)
         errors = admit_pod(pod, classes.priority, classes.runtime, tolerations=self._tolerations)
         return TemplateRefused(errors) if errors else pod
 
     def name(self, workload: PodOwner, index: int | None, is_taken: Callable[[str], bool]) -> str:
         """One that none of its pods has."""
         while True:
-            suffix = "".join(self._random.choices(_SUFFIX_ALPHABET, k=_SUFFIX_CHARACTERS))
+            suffix = "".join(self._random.choices(SUFFIX_ALPHABET, k=SUFFIX_CHARACTERS))
             name = name_for(workload.message.metadata.name, index, suffix)
             if not is_taken(name):
                 return name

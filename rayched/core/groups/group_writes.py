@@ -26,6 +26,7 @@ from rayched.core.cache.cache import Cache
 from rayched.core.groups.group_cycle import GroupFailure, GroupPlacement
 from rayched.core.groups.membership import GroupState
 from rayched.core.writes.bindings import Bindings, is_as_decided
+from rayched.core.writes.event_reasons import REASON_SCHEDULED
 from rayched.core.writes.pod_patches import REASON_ERROR, REASON_UNSCHEDULABLE, BindingValues
 from rayched.core.writes.recognition import is_on
 from rayched.core.writes.statuses import STATUS_PERIOD_SECONDS, StatusWrites
@@ -40,7 +41,6 @@ from rayched.v1.workloads_pb2 import Object, PodGroup
 OP_GROUP: Final = "group"
 """What a leader's write of a PodGroup is for."""
 INITIALLY_SCHEDULED: Final = "PodGroupInitiallyScheduled"
-REASON_SCHEDULED: Final = "Scheduled"
 BEST_EFFORT: Final = "Members differ or have rules among each other: two orders were tried, in another one they might fit."
 DISRUPTED: Final = "DisruptionTarget"
 """It ends as a whole, to make room."""

@@ -26,7 +26,6 @@ from typing import ClassVar, Final
 from rayched.core.cache.records import RecordedPlan
 from rayched.core.groups.group_writes import (
     OP_GROUP,
-    REASON_SCHEDULED,
     DecidedGroup,
     GroupConditions,
     UnsentGroup,
@@ -40,6 +39,7 @@ from rayched.core.groups.planned_group import PlannedGroup, plan_of
 from rayched.core.groups.planned_places import PlannedPlaces
 from rayched.core.parts import CoreParts
 from rayched.core.writes.bindings import AttemptEnd, EndedAttempt, is_as_decided, lost_race
+from rayched.core.writes.event_reasons import REASON_SCHEDULED
 from rayched.core.writes.pod_patches import OP_BIND, BindingValues
 from rayched.core.writes.recognition import is_on
 from rayched.core.writes.window import Send

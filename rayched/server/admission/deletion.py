@@ -21,7 +21,7 @@ from typing import Any, Final
 
 from leader.etcd_shim import rpc
 from rayched.api.kinds import EVENT, KINDS, NAMESPACE, NODE, AnyObject
-from rayched.api.termination import Ending, ask_to_end
+from rayched.api.termination import GRACE_SECONDS_MAX, Ending, ask_to_end
 from rayched.server.errors import conflict, forbidden_by_state, invalid, not_found
 from rayched.server.objects import (
     ATTEMPTS_MAX,
@@ -43,7 +43,6 @@ from rayched.v1.core_pb2 import Pod
 from rayched.v1.workloads_pb2 import PodGroup
 
 SYSTEM_NAMESPACES: Final = ("default", "kube-system")
-_GRACE_SECONDS_MAX: Final = 2**31 - 1
 _NAMED_MAX: Final = 500
 
 
@@ -180,8 +179,8 @@ def _ask_to_go(group: PodGroup, now_seconds: int) -> Ending:
 
 
 def check_grace(grace_seconds: int | None) -> None:
-    if grace_seconds is not None and not 0 <= grace_seconds <= _GRACE_SECONDS_MAX:
-        raise invalid(f"grace_period_seconds: found {grace_seconds}, want 0 to {_GRACE_SECONDS_MAX}")
+    if grace_seconds is not None and not 0 <= grace_seconds <= GRACE_SECONDS_MAX:
+        raise invalid(f"grace_period_seconds: found {grace_seconds}, want 0 to {GRACE_SECONDS_MAX}")
 
 
 def removal(target: CallTarget, read: Read, record: Entry | None) -> GuardedDelete:

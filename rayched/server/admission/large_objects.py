@@ -37,7 +37,7 @@ STEP_SECONDS: Final = 0.5
 """Between two changes of the rate, so that each shows first what it does."""
 _GROWTH: Final = 1.1
 _FALL: Final = 0.7
-_OBJECTS: Final = SubmitManyRequest.DESCRIPTOR.fields_by_name["objects"].number
+OBJECTS_FIELD: Final = SubmitManyRequest.DESCRIPTOR.fields_by_name["objects"].number
 
 
 class LargeObjectPace:
@@ -78,5 +78,5 @@ def large_part(call: str, request: bytes) -> int:
     """How many bytes the objects of a request have beyond LARGE_BYTES each."""
     if not LARGE_BYTES < len(request) <= REQUEST_BYTES_MAX:
         return 0
-    objects = message_fields(request, _OBJECTS) if call == "Submission.SubmitMany" else None
+    objects = message_fields(request, OBJECTS_FIELD) if call == "Submission.SubmitMany" else None
     return sum(max(0, len(one) - LARGE_BYTES) for one in ([request] if objects is None else objects))

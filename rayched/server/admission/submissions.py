@@ -17,6 +17,7 @@ from typing import Final, NamedTuple
 from rayched.api import kinds
 from rayched.api.defaulting import DEFAULT_NAMESPACE
 from rayched.api.kinds import NAMESPACE, POD, PRIORITY_CLASS, RUNTIME_CLASS, AnyObject, Kind
+from rayched.api.names import SUFFIX_ALPHABET, SUFFIX_CHARACTERS
 from rayched.server.admission.known_submissions import AlikeSubmission
 from rayched.server.errors import ApiFailure, failure_of
 from rayched.server.objects import refuse_oversize
@@ -27,8 +28,6 @@ from rayched.v1.workloads_pb2 import Object
 
 _FIRST: Final = frozenset(kind.name for kind in (NAMESPACE, PRIORITY_CLASS, RUNTIME_CLASS))
 """Kinds that other objects of the same batch may refer to."""
-_SUFFIX_ALPHABET: Final = "bcdfghjklmnpqrstvwxz2456789"
-_SUFFIX_CHARACTERS: Final = 5
 _GENERATE_NAME_CHARACTERS_MAX: Final = 58
 _SUBJECT_CHARACTERS_MAX: Final = 320
 _WITH_STATUS: Final = frozenset(kind.name for kind in kinds.KINDS if "status" in kind.message.DESCRIPTOR.fields_by_name)
@@ -138,7 +137,7 @@ def _clear_what_is_not_the_clients(submission: Submission) -> None:
 
 
 def draw_name(submission: Submission) -> None:
-    suffix = "".join(secrets.choice(_SUFFIX_ALPHABET) for _ in range(_SUFFIX_CHARACTERS))
+    suffix = "".join(secrets.choice(SUFFIX_ALPHABET) for _ in range(SUFFIX_CHARACTERS))
     submission.message.metadata.name = submission.generate_name + suffix
 
 

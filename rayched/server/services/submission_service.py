@@ -23,7 +23,7 @@ from rayched.server.admission.admission import Admission
 from rayched.server.admission.applying import step
 from rayched.server.admission.creation import Creator
 from rayched.server.admission.deletion import Deleter
-from rayched.server.admission.large_objects import REQUEST_BYTES_MAX
+from rayched.server.admission.large_objects import OBJECTS_FIELD, REQUEST_BYTES_MAX
 from rayched.server.admission.object_judge import ObjectJudge
 from rayched.server.admission.replacing import replace
 from rayched.server.admission.submissions import Created
@@ -58,7 +58,6 @@ OLD_LISTS_MAX: Final = 2
 _OLD_LIST_SECONDS_MAX: Final = 2.5
 _OBJECTS_A_CALL: Final = 10
 """So many objects of a batch count as one call where rates are limited."""
-_OBJECTS: Final = SubmitManyRequest.DESCRIPTOR.fields_by_name["objects"].number
 
 
 class SubmissionService:
@@ -83,7 +82,7 @@ class SubmissionService:
     @takes_bytes
     async def submit_many(self, request: bytes, call: Call) -> SubmitManyResponse:
         try:
-            objects = message_fields(request, _OBJECTS)
+            objects = message_fields(request, OBJECTS_FIELD)
             if objects is None:
                 objects = [item.SerializeToString() for item in SubmitManyRequest.FromString(request).objects]
             count, size = len(objects), len(request)
