@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import Final
 
 CONTAINMENT_LABEL: Final = "rayched.dev/containment"
-_CONTROLLERS: Final = frozenset({"cpu", "memory", "pids"})
+CONTROLLERS: Final = frozenset({"cpu", "memory", "pids"})
+"""What is used of cgroups."""
 _PASSED_ON: Final = "cgroup.subtree_control"
 _MOUNTS: Final = Path("/proc/self/mountinfo")
 
@@ -38,7 +39,7 @@ def tier_of(cgroups: Path | None) -> ContainmentTier:
         passed_on = set((cgroups / _PASSED_ON).read_text(encoding="ascii").split())
     except OSError:
         return ContainmentTier.TRACKING
-    return ContainmentTier.CGROUP if passed_on >= _CONTROLLERS else ContainmentTier.TRACKING
+    return ContainmentTier.CGROUP if passed_on >= CONTROLLERS else ContainmentTier.TRACKING
 
 
 def tracking_root(root: Path, mounts: Path = _MOUNTS) -> Path | None:
@@ -67,8 +68,8 @@ def _pass_on(cgroup: Path) -> None:
     """Lets the cgroups in it have controllers, where that may be."""
     with contextlib.suppress(OSError):
         there = set((cgroup / "cgroup.controllers").read_text(encoding="ascii").split())
-        if there >= _CONTROLLERS and not there.isdisjoint(_CONTROLLERS - set((cgroup / _PASSED_ON).read_text().split())):
-            (cgroup / _PASSED_ON).write_text(" ".join(f"+{name}" for name in sorted(_CONTROLLERS)), encoding="ascii")
+        if there >= CONTROLLERS and not there.isdisjoint(CONTROLLERS - set((cgroup / _PASSED_ON).read_text().split())):
+            (cgroup / _PASSED_ON).write_text(" ".join(f"+{name}" for name in sorted(CONTROLLERS)), encoding="ascii")
 
 
 def kill_cgroups(pod: Path) -> set[int]:

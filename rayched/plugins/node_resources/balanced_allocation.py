@@ -23,7 +23,7 @@ from rayched.framework import names
 from rayched.framework.accelerated import StackingPlugin
 from rayched.framework.plugin import MAX_NODE_SCORE, PodPart, PodReadingPlugin, ScorePlugin
 from rayched.framework.plugin_args import NodeResourcesBalancedAllocationArgs
-from rayched.plugins.node_resources.scoring import place_to_score
+from rayched.plugins.node_resources.scoring import CPU_AND_MEMORY, place_to_score
 from rayched.snapshot.columns import Log, ResourceTable, ScoreColumn
 from rayched.snapshot.rows import Rows
 from rayched.snapshot.table import MEMORY
@@ -32,8 +32,6 @@ from rayched.v1.core_pb2 import Pod
 FloatColumn = NDArray[np.float64]
 FloatTable = NDArray[np.float64]
 """Shape (resources, rows)."""
-_CPU_AND_MEMORY: Final = ("cpu", "memory")
-"""The default, whose places in all tables are the first two."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +60,7 @@ class NodeResourcesBalancedAllocation(StackingPlugin, ScorePlugin, PodReadingPlu
 
     def stack(self, states: Sequence[BalancedState]) -> BalancedState | None:
         """Requests side by side in place of rows."""
-        if self._resources != _CPU_AND_MEMORY:
+        if self._resources != CPU_AND_MEMORY:
             return None
         if len(states) == 1:
             return states[0]
@@ -73,7 +71,7 @@ class NodeResourcesBalancedAllocation(StackingPlugin, ScorePlugin, PodReadingPlu
 
     def score(self, state: BalancedState, rows: Rows) -> ScoreColumn:
         """Shape (rows,), int64, 0..100."""
-        if self._resources == _CPU_AND_MEMORY:
+        if self._resources == CPU_AND_MEMORY:
             capacity = rows.allocatable[: MEMORY + 1]
             used = rows.requested[: MEMORY + 1] + state.column
             if np.count_nonzero(capacity) == capacity.size:

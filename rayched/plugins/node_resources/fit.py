@@ -30,6 +30,7 @@ from rayched.framework.queueing_hints import PreparedHint, Registration
 from rayched.framework.resource_needs import ResourceNeed, ResourceNeeds
 from rayched.plugins.node_resources import fit_hints as hints
 from rayched.plugins.node_resources.scoring import (
+    CPU_AND_MEMORY,
     ResourceScorer,
     least_allocated,
     most_allocated,
@@ -101,7 +102,7 @@ class NodeResourcesFit(ResourcePlugin, StackingPlugin, ScorePlugin, PodReadingPl
 
     def stack(self, states: Sequence[FitState]) -> FitState | None:
         """Requests side by side in place of rows."""
-        if self._resources != _CPU_AND_MEMORY:
+        if self._resources != CPU_AND_MEMORY:
             return None
         if len(states) == 1:
             return states[0]
@@ -120,7 +121,7 @@ class NodeResourcesFit(ResourcePlugin, StackingPlugin, ScorePlugin, PodReadingPl
 
     def score(self, state: FitState, rows: Rows) -> ScoreColumn:
         """Shape (rows,), int64, 0..100."""
-        if self._resources == _CPU_AND_MEMORY:
+        if self._resources == CPU_AND_MEMORY:
             return self._scorer(rows.non_zero_requested + state.amounts, rows.allocatable[: MEMORY + 1], self._weights)
         counted = [
             (i, place)
@@ -165,10 +166,6 @@ class NodeResourcesFit(ResourcePlugin, StackingPlugin, ScorePlugin, PodReadingPl
 
     def _after_node(self, pod: Pod) -> hints.FitNodeHint:
         return hints.FitNodeHint(((_PODS, 1), *self._filtered(pod_requests(pod))))
-
-
-_CPU_AND_MEMORY: Final = ("cpu", "memory")
-"""The default, whose places in all tables are the first two."""
 
 
 def _ratio_of(args: NodeResourcesFitArgs) -> ResourceScorer:

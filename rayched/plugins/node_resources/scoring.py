@@ -21,6 +21,8 @@ from rayched.framework.plugin_args import ShapePoint
 from rayched.snapshot.columns import ResourceTable, ScoreColumn
 from rayched.snapshot.rows import Rows
 
+CPU_AND_MEMORY: Final = ("cpu", "memory")
+"""The default, whose places in all tables are the first two."""
 BASIC_RESOURCES: Final = ("cpu", "memory", "ephemeral-storage")
 """Resources that count also for pods that request none of them."""
 MAX_UTILIZATION: Final = 100

@@ -20,6 +20,8 @@ from rayched.snapshot.pod_selection import LabelConditions
 from rayched.snapshot.rows import Rows
 from rayched.v1.core_pb2 import Pod, Taint, Toleration
 
+DO_NOT_SCHEDULE: Final = "DoNotSchedule"
+HONOR: Final = "Honor"
 HOSTNAME: Final = "kubernetes.io/hostname"
 
 

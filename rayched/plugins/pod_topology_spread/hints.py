@@ -31,16 +31,14 @@ from rayched.framework.queueing_hints import (
     handles_of,
     queue_if,
 )
+from rayched.plugins.pod_topology_spread.constraints import DO_NOT_SCHEDULE, HONOR
 from rayched.snapshot.pod_selection import LabelConditions, conditions_of, hold
 from rayched.v1.core_pb2 import Node, Pod, Service, TopologySpreadConstraint
-
-_DO_NOT_SCHEDULE: Final = "DoNotSchedule"
-_HONOR: Final = "Honor"
 
 
 def registrations(default_constraints: Sequence[TopologySpreadConstraint]) -> Sequence[Registration]:
     """The events of the plugin, with these constraints for pods that have none."""
-    hints = _Hints(tuple(constraint for constraint in default_constraints if constraint.when_unsatisfiable == _DO_NOT_SCHEDULE))
+    hints = _Hints(tuple(constraint for constraint in default_constraints if constraint.when_unsatisfiable == DO_NOT_SCHEDULE))
     pods = Action.ADD | Action.UPDATE_POD_LABEL | Action.DELETE | Action.UPDATE_POD_TOLERATION
     nodes = Action.ADD | Action.DELETE | Action.UPDATE_NODE_LABEL | Action.UPDATE_NODE_TAINT
     found = [
@@ -61,11 +59,11 @@ class _Hints:
     def after_pod(self, pod: Pod) -> _SpreadPodHint:
         own, labels = pod.spec.topology_spread_constraints, pod.metadata.labels
         if not own:
-            honors = any(one.node_taints_policy == _HONOR for one in self.defaults)
+            honors = any(one.node_taints_policy == HONOR for one in self.defaults)
             return _SpreadPodHint(pod.metadata.namespace, pod.metadata.uid, honors, bool(self.defaults), ())
         hard = _hard(own)
         counted = tuple(_counted(one, labels) for one in hard)
-        honors = any(one.node_taints_policy == _HONOR for one in hard)
+        honors = any(one.node_taints_policy == HONOR for one in hard)
         return _SpreadPodHint(pod.metadata.namespace, pod.metadata.uid, honors, counts_all=False, counted=counted)
 
     def after_node(self, pod: Pod) -> _SpreadNodeHint:
@@ -74,7 +72,7 @@ class _Hints:
 
 
 def _hard(constraints: Sequence[TopologySpreadConstraint]) -> list[TopologySpreadConstraint]:
-    return [constraint for constraint in constraints if constraint.when_unsatisfiable == _DO_NOT_SCHEDULE]
+    return [constraint for constraint in constraints if constraint.when_unsatisfiable == DO_NOT_SCHEDULE]
 
 
 def _counted(constraint: TopologySpreadConstraint, labels: Labels) -> LabelConditions:

@@ -34,7 +34,7 @@ from rayched.framework.queueing_hints import Registration
 from rayched.framework.status import Code
 from rayched.plugins.pod_topology_spread import hints as pod_topology_spread_hints
 from rayched.plugins.pod_topology_spread.constraint_counts import NO_DOMAIN_MIN, ConstraintCounts
-from rayched.plugins.pod_topology_spread.constraints import HOSTNAME, Constraint, Spreading
+from rayched.plugins.pod_topology_spread.constraints import DO_NOT_SCHEDULE, HONOR, HOSTNAME, Constraint, Spreading
 from rayched.plugins.pod_topology_spread.counts import SpreadCounts
 from rayched.snapshot.columns import BoolColumn, CodeColumn, Log, ScoreColumn
 from rayched.snapshot.domains import BlockedDomains
@@ -48,9 +48,7 @@ REASON_SKEW: Final = "node(s) didn't match pod topology spread constraints"
 REASON_LABEL: Final = "node(s) didn't match pod topology spread constraints (missing required label)"
 
 ZONE: Final = "topology.kubernetes.io/zone"
-DO_NOT_SCHEDULE: Final = "DoNotSchedule"
 SCHEDULE_ANYWAY: Final = "ScheduleAnyway"
-HONOR: Final = "Honor"
 
 SYSTEM_DEFAULTS: Final = (
     TopologySpreadConstraint(max_skew=3, topology_key=HOSTNAME, when_unsatisfiable=SCHEDULE_ANYWAY),

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from rayched.nodes.agent.actions import PodEvent
+from rayched.nodes.agent.containment import CONTROLLERS
 from rayched.nodes.agent.drivers.container_driver import (
     DriverCapabilities,
     DriverFault,
@@ -47,8 +48,6 @@ from rayched.v1.core_pb2 import Container, ContainerImage, Pod
 PODMAN: Final = "podman"
 CANCELLED: Final = "the pod ended before its container was made"
 _INFO: Final = "{{.Version.Version}} {{json .Host.CgroupControllers}}"
-_CONTROLLERS: Final = frozenset({"cpu", "memory", "pids"})
-"""What is used of cgroups."""
 _COMMAND_SECONDS: Final = 60.0
 _FINGERPRINT_SECONDS: Final = 10.0
 _PULL_SECONDS: Final = 3600.0
@@ -80,7 +79,7 @@ class PodmanDriver:
         self._clock = clock
         self._record = root / _FETCHED
         self._owner = hashlib.sha256(str(root).encode()).hexdigest()[:12]
-        self._controllers = _CONTROLLERS
+        self._controllers = CONTROLLERS
         """Of cgroups, that podman can use here; as it said last."""
         self._slots = threading.Semaphore(_AT_ONCE_MAX)
         self._lock = threading.Lock()
