@@ -14,7 +14,7 @@ writes and the next exchange are under way while the batch is decided; and so on
 
 Invariants:
 
-* Every pod that the queue handed out gets exactly one outcome in its session (`attempt_ends`).
+* Every pod that the queue handed out gets exactly one outcome in its session (`attempt_outcomes`).
 * A pod has at most one attempt, and at most one write under way. One bad pod ends its own attempt and nothing else.
 
 Owner: one thread. Cost: beyond cycles and writes about 15 µs a pod.

@@ -20,7 +20,7 @@ class PreparePod:
 
 @dataclass(frozen=True, slots=True)
 class StartContainer:
-    """Begin an attempt. Told back by `started`, `not_started` or `not_configured`, and later by `ended`."""
+    """Begin an attempt. Told back by `started`, `not_begun` or `not_configured`, and later by `ended`."""
 
     container: str
     attempt: int

@@ -3,7 +3,7 @@
 Filter: compares requests with what is free of allocatable, and counts pods. All resources that are short are named. The code is
 UNSCHEDULABLE, as removing pods can help; where a request exceeds the node's allocatable it is UNSCHEDULABLE_AND_UNRESOLVABLE.
 `ignoredResources` and `ignoredResourceGroups` leave extended resources out of Filter, not out of Score.
-Score: one of the strategies in `resource_scoring`, over the resources that the arguments list.
+Score: one of the strategies in `scoring`, over the resources that the arguments list.
 
 For cpu and memory, Score counts a default for containers that name no request, of bound pods and of this one.
 Source: requests of pods, node.status.allocatable (core/v1), NodeResourcesFitArgs, kube-scheduler 1.34. As there, Score leaves out

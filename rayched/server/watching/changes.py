@@ -7,7 +7,7 @@ its agent no object means that a pod has to end. So it is told that such an obje
 Bytes of an event are a whole WatchResponse with that one event. Protobuf messages concatenate, so a response of many events is
 the join of such bytes, and each event is encoded once, however many subscribers read it. The frame around the object is put
 together here: protobuf copies an object three times on its way into a response. For those whom the key alone decides, most pods
-are not decoded at all (alike_events.py).
+are not decoded at all (event_frames.py).
 
 Source: the semantics of Kubernetes' watch cache. Cost: decoding 3 µs, encoding 2 µs, a repeated encoding a dictionary look-up.
 """
