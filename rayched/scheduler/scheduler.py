@@ -181,7 +181,7 @@ class Scheduler:
 
         `now_unix`: what start times of pods are compared with, where a minimum runtime is asked for. `allowed`: seconds that
         the choice of a node may take; one that takes longer fails with an error, as if a plugin had failed. With `goes_on`
-        it raises OverBudget instead: nothing has happened, but that the next attempt for the pod has less to compute.
+        it raises AttemptOverBudget instead: nothing has happened, but that the next attempt for the pod has less to compute.
         With `may_await` it raises AttemptAwaits where workers are asked for columns: nothing has happened, and the same attempt
         is to be made again before any other, with the same result. `node_name`: chosen already, by whoever decided before.
         """

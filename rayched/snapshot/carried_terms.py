@@ -266,7 +266,7 @@ class TermTarget(Generic[R]):
     def refresh(self, role: Callable[[TermShape], tuple[R, int] | None], capacity: int, work: WorkBudget) -> bool:
         """Follow what is carried. `role`: what a term about the pod is to it, and how much; None: it means nothing.
 
-        Returns whether a counter is new. Raises OverBudget, and goes on from there the next time.
+        Returns whether a counter is new. Raises AttemptOverBudget, and goes on from there the next time.
         """
         n_counters = len(self.counters)
         if len(self._about) < len(self.carried):

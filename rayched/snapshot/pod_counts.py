@@ -155,7 +155,7 @@ class PodCounts:
     # ---------------------------------------------------------------------------------------------------------- reading
 
     def counter(self, what: Counted) -> PodCounter:
-        """The counter; counted now where it is not kept. Valid until the next one is asked for. Raises OverBudget."""
+        """The counter; counted now where it is not kept. Valid until the next one is asked for. Raises AttemptOverBudget."""
         counter = self._counters.get(what)
         if counter is not None:
             self._counters.move_to_end(what)

@@ -1,7 +1,7 @@
 """What one attempt may cost: signs of life within long work, and an end to work that takes too long.
 
 Whoever works for longer than some 0.1 ms at a stretch calls `spend` between two steps, where everything that it keeps is whole.
-There the attempt may end with OverBudget: what was computed so far stays, so that the next attempt has less to do. Outside an
+There the attempt may end with AttemptOverBudget: what was computed so far stays, so the next attempt has less to do. Outside an
 attempt `spend` gives signs of life and raises nothing.
 
 Owner: the thread that decides. Cost: 0.2 µs a call.
@@ -103,7 +103,7 @@ class WorkBudget:
             self.end()
 
     def spend(self) -> None:
-        """Between two steps of long work. Raises OverBudget."""
+        """Between two steps of long work. Raises AttemptOverBudget."""
         now = self._clock()
         if now >= self._until:
             self._until = inf

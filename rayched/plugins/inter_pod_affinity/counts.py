@@ -125,7 +125,7 @@ class AffinityCounts:
         return groups + sum(part.n_bytes for part in (self.affinity, self.anti_affinity, self.carried, self.preferences))
 
     def refresh(self, cluster: Snapshot) -> None:
-        """Where it does not come to its end it goes on from there the next time. Raises OverBudget."""
+        """Where it does not come to its end it goes on from there the next time. Raises AttemptOverBudget."""
         terms, namespaces = cluster.pod_counts.terms, cluster.surroundings.namespaces_revision
         is_followed, self._is_whole = self._is_whole, False
         changed = not is_followed

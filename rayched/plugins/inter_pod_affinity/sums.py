@@ -63,7 +63,7 @@ class ByKey:
             self._added_up.append(part)
 
     def refresh(self, *, is_followed: bool) -> bool:
-        """Returns whether anything may have changed. Raises OverBudget.
+        """Returns whether anything may have changed. Raises AttemptOverBudget.
 
         `is_followed`: whoever reads has heard of all that the refreshes before changed.
         """
