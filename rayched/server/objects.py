@@ -24,7 +24,7 @@ from rayched.store.entries import Entry
 from rayched.store.io.async_client import AsyncStoreClient
 from rayched.store.keys import Keys, ObjectKey
 from rayched.store.space import SpaceGate
-from rayched.store.transactions import Committed, Conflict, Fenced, GuardedPut, Outcome, OutcomeUnknown, TransactionRefused
+from rayched.store.transactions import Committed, Conflict, Fenced, GuardedPut, Outcome, OutcomeUnknown, TransactionRefused, Write
 from rayched.v1 import services_pb2
 from rayched.v1.core_pb2 import Pod
 from rayched.v1.storage_pb2 import LeaderWrite, Stored
@@ -135,7 +135,7 @@ class Objects:
             write = GuardedPut(target.store_key, entry.mod_revision, value, also=tuple(only_while))
             if not goes_on:
                 self.refuse_what_is_new(target, len(write.value))
-            outcome = (await self.store.send(None, [write]))[0]
+            outcome = await self.send(write, target)
             match outcome:
                 case Committed(revision):
                     read.message.metadata.resource_version = str(revision)
@@ -144,9 +144,14 @@ class Objects:
                     if outcome.is_against(only_while):
                         raise superseded(str(target), only_while[-1][1])
                     entry = current
-                case _:
-                    raise lost_write(outcome, str(target))
         raise conflict(f"{target}: others keep changing it; try again")
+
+    async def send(self, write: Write, subject: object) -> Committed | Conflict:
+        """What became of one write, about whose outcome something is known; raises otherwise."""
+        outcome = (await self.store.send(None, [write]))[0]
+        if isinstance(outcome, Committed | Conflict):
+            return outcome
+        raise lost_write(outcome, str(subject))
 
     def refuse_what_is_new(self, subject: object, size: int) -> None:
         """Raises where etcd's space is kept for what has to go on; counts the write otherwise."""

@@ -23,16 +23,7 @@ from leader.etcd_shim import rpc
 from rayched.api.kinds import EVENT, KINDS, NAMESPACE, NODE, AnyObject
 from rayched.api.termination import GRACE_SECONDS_MAX, Ending, ask_to_end
 from rayched.server.errors import conflict, forbidden_by_state, invalid, not_found
-from rayched.server.objects import (
-    ATTEMPTS_MAX,
-    CallTarget,
-    Objects,
-    Read,
-    lost_write,
-    milliseconds_now,
-    read_entry,
-    timestamp_now,
-)
+from rayched.server.objects import ATTEMPTS_MAX, CallTarget, Objects, Read, milliseconds_now, read_entry, timestamp_now
 from rayched.store import removals
 from rayched.store.codec import encode
 from rayched.store.entries import Entry, first_entry
@@ -72,7 +63,7 @@ class Deleter:
             write = await self._write(target, read, grace_seconds)
             if write is None:
                 return DeletionResult(read, read.entry.mod_revision)
-            outcome = (await self._objects.store.send(None, [write]))[0]
+            outcome = await self._objects.send(write, target)
             match outcome:
                 case Committed(revision):
                     if isinstance(write, GuardedPut):
@@ -82,8 +73,6 @@ class Deleter:
                     return DeletionResult(read, revision)
                 case Conflict(current=current):
                     entry = current
-                case _:
-                    raise lost_write(outcome, str(target))
         raise conflict(f"{target}: others keep changing it; try again")
 
     async def _forget_heartbeat(self, target: CallTarget) -> None:

@@ -22,13 +22,13 @@ from rayched.api import kinds
 from rayched.api.errors import FieldError, quoted
 from rayched.pki.online_signer import OnlineSigner
 from rayched.server.errors import conflict, forbidden_by_state, invalid, invalid_fields, not_found, over_limit
-from rayched.server.objects import ATTEMPTS_MAX, Objects, lost_write
+from rayched.server.objects import ATTEMPTS_MAX, Objects
 from rayched.server.rpc import Call
 from rayched.server.services.revocation_calls import RevocationCalls
 from rayched.server.services.signing_calls import SigningCalls
 from rayched.server.services.token_calls import TokenCalls
 from rayched.store.entries import Entry
-from rayched.store.transactions import Committed, Conflict, GuardedDelete, GuardedPut, Write
+from rayched.store.transactions import Committed, GuardedDelete, GuardedPut
 from rayched.v1 import access_pb2
 from rayched.v1.access_pb2 import (
     CanIRequest,
@@ -65,7 +65,6 @@ class AccessService(TokenCalls, RevocationCalls, SigningCalls):
         TokenCalls.__init__(self, objects, tokens)
         SigningCalls.__init__(self, objects, tokens, signer)
         RevocationCalls.__init__(self, objects, revoked, authorizer.table)
-        self._objects = objects
         self._authorizer = authorizer
 
     async def who_am_i(self, _request: WhoAmIRequest, call: Call) -> WhoAmIResponse:
@@ -95,7 +94,8 @@ class AccessService(TokenCalls, RevocationCalls, SigningCalls):
                 return GrantResponse(binding=binding.to_message(), revision=entry.mod_revision)
             if entry is None and len(self._authorizer.table.all()) >= BINDINGS_MAX:
                 raise over_limit(f"there are {BINDINGS_MAX} role bindings, which is the most there may be; revoke some")
-            outcome = await self._send(GuardedPut(key, 0 if entry is None else entry.mod_revision, value), binding.id)
+            write = GuardedPut(key, 0 if entry is None else entry.mod_revision, value)
+            outcome = await self._objects.send(write, f"{_SUBJECT} {binding.id}")
             if isinstance(outcome, Committed):
                 return GrantResponse(binding=binding.to_message(), revision=outcome.revision, changed=True)
             entry = outcome.current
@@ -111,7 +111,7 @@ class AccessService(TokenCalls, RevocationCalls, SigningCalls):
                 raise not_found(f"{_SUBJECT} {request.id}")
             binding = _binding_of(entry)
             also = await self._another_admin(entry, request.id) if _is_admin(binding) else ()
-            outcome = await self._send(GuardedDelete(key, entry.mod_revision, also), request.id)
+            outcome = await self._objects.send(GuardedDelete(key, entry.mod_revision, also), f"{_SUBJECT} {request.id}")
             if isinstance(outcome, Committed):
                 gone = access_pb2.RoleBinding(id=request.id) if binding is None else binding.to_message()
                 return RevokeGrantResponse(binding=gone, revision=outcome.revision)
@@ -124,12 +124,6 @@ class AccessService(TokenCalls, RevocationCalls, SigningCalls):
             found = [binding for binding in found if binding.subject.uri == request.subject]
         found.sort(key=lambda binding: (binding.subject.uri, binding.role.value, binding.id))
         return ListGrantsResponse(bindings=[binding.to_message() for binding in found], revision=page.revision)
-
-    async def _send(self, write: Write, id: str) -> Committed | Conflict:
-        outcome = (await self._objects.store.send(None, [write]))[0]
-        if isinstance(outcome, Committed | Conflict):
-            return outcome
-        raise lost_write(outcome, f"{_SUBJECT} {id}")
 
     async def _another_admin(self, entry: Entry, id: str) -> tuple[tuple[bytes, int], ...]:
         """Another binding to the role admin and its revision, as a condition. Raises FAILED_PRECONDITION where there is none."""

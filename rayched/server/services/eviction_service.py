@@ -28,7 +28,7 @@ from rayched.api.kinds import POD, POD_DISRUPTION_BUDGET, unwrap
 from rayched.api.termination import EVICTION_BY_EVICTION_API, Ending, ask_to_end, mark_disrupted
 from rayched.server.admission.deletion import Deleter, check_grace, expected
 from rayched.server.errors import ApiFailure, conflict, forbidden_by_state, refused_by_budget
-from rayched.server.objects import CallTarget, Objects, Read, lost_write, read_entry, timestamp_now
+from rayched.server.objects import CallTarget, Objects, Read, read_entry, timestamp_now
 from rayched.server.rpc import Call
 from rayched.store.codec import encode
 from rayched.store.transactions import Committed, Conflict, GuardedPut, Write
@@ -84,7 +84,7 @@ class EvictionService:
         answer = EvictResponse(revision=read.entry.mod_revision, pod=_as_pod(read), budget=name)
         if write is None or request.dry_run:
             return answer
-        outcome = (await self._objects.store.send(None, [write]))[0]
+        outcome = await self._objects.send(write, target)
         match outcome:
             case Committed(revision):
                 answer.revision = revision
@@ -93,8 +93,6 @@ class EvictionService:
                 return answer
             case Conflict():
                 return _Overtaken(budget.entry.key if budget else target.store_key)
-            case _:
-                raise lost_write(outcome, str(target))
 
     async def _budget_of(self, target: CallTarget, pod: Pod) -> Read | None:
         """The budget that has a say; None: there is none. Raises where it has more than one."""

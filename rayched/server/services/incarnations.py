@@ -27,7 +27,7 @@ from typing import Final
 
 from rayched.controllers.node_settings import NodeSettings
 from rayched.server.errors import ApiFailure, Code, conflict, forbidden_by_state, invalid, superseded
-from rayched.server.objects import ATTEMPTS_MAX, CallTarget, Objects, lost_write, milliseconds_now
+from rayched.server.objects import ATTEMPTS_MAX, CallTarget, Objects, milliseconds_now
 from rayched.store.transactions import Committed, Conflict, GuardedDelete, GuardedPut
 from rayched.v1.core_pb2 import Pod
 from rayched.v1.services_pb2 import RegisterNodeRequest
@@ -122,14 +122,12 @@ class Incarnations:
                 await self._refuse_second(target, present, request.agent_id)
             _note_machine(record, present, entry.mod_revision if entry is not None else 0)
             write = GuardedPut(key, entry.mod_revision if entry is not None else 0, record.SerializeToString())
-            outcome = (await self._objects.store.send(None, [write]))[0]
+            outcome = await self._objects.send(write, target)
             match outcome:
                 case Committed(revision):
                     return Incarnation(revision, revision if record.replaces_machine else record.replaced_before)
                 case Conflict(current=current):
                     entry = current
-                case _:
-                    raise lost_write(outcome, str(target))
         raise conflict(f"{target}: others keep registering it; try again")
 
     async def _make_way(self, target: CallTarget) -> None:
@@ -141,14 +139,12 @@ class Incarnations:
         if await self._objects.store.get(target.store_key) is not None:
             raise forbidden_by_state(f"{target}: has an agent that runs pods; one without an id has it once the node is deleted")
         removal = GuardedDelete(key, entry.mod_revision, also=((target.store_key, 0),))
-        outcome = (await self._objects.store.send(None, [removal]))[0]
+        outcome = await self._objects.send(removal, target)
         match outcome:
             case Committed():
                 return
             case Conflict():
                 raise conflict(f"{target}: others register it; try again")
-            case _:
-                raise lost_write(outcome, str(target))
 
     async def _refuse_second(self, target: CallTarget, present: AgentRecord, agent_id: str) -> None:
         if present.agent_id == agent_id:

@@ -39,15 +39,7 @@ from rayched.server.errors import (
     invalid_fields,
     over_limit,
 )
-from rayched.server.objects import (
-    ATTEMPTS_MAX,
-    CallTarget,
-    Objects,
-    lost_write,
-    milliseconds_now,
-    read_entry,
-    timestamp_now,
-)
+from rayched.server.objects import ATTEMPTS_MAX, CallTarget, Objects, milliseconds_now, read_entry, timestamp_now
 from rayched.server.reports import register, report_node
 from rayched.server.rpc import Call
 from rayched.server.services.incarnations import (
@@ -220,7 +212,7 @@ class NodeService:
         sign = (self._objects.keys.heartbeat(target.key.name), _sign())
         self._objects.refuse_what_is_new(target, node.ByteSize())
         write = GuardedPut(target.store_key, 0, encode(wrap(node)), also=only_while, with_puts=(sign,))
-        outcome = (await self._objects.store.send(None, [write]))[0]
+        outcome = await self._objects.send(write, target)
         match outcome:
             case Committed(revision):
                 metadata.resource_version = str(revision)
@@ -229,8 +221,6 @@ class NodeService:
                 raise _overtaken(target)
             case Conflict():
                 return 0
-            case _:
-                raise lost_write(outcome, str(target))
 
     async def _heartbeats(self, names: Sequence[str], incarnations: Mapping[str, int] = NO_INCARNATIONS) -> dict[str, bool]:
         """Those of the names whose sign was not taken, and whether there is such a node: then it has another agent."""

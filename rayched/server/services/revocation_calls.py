@@ -14,7 +14,7 @@ from rayched.access.binding_table import BindingTable
 from rayched.access.revocations import RevocationError, RevocationTable, RevokedCaller, revoked_at
 from rayched.api.errors import quoted
 from rayched.server.errors import conflict, forbidden_by_state, invalid, not_found, over_limit
-from rayched.server.objects import ATTEMPTS_MAX, Objects, lost_write
+from rayched.server.objects import ATTEMPTS_MAX, Objects
 from rayched.server.rpc import Call
 from rayched.server.services.token_calls import NOTE_MAX
 from rayched.store.entries import Entry
@@ -39,7 +39,7 @@ class RevocationCalls:
         self, objects: Objects, revoked: RevocationTable, bindings: BindingTable, clock: Callable[[], float] = time.time
     ) -> None:
         """`clock`: seconds since 1970."""
-        self._store, self._keys = objects.store, objects.keys
+        self._objects, self._store, self._keys = objects, objects.store, objects.keys
         self._revoked = revoked
         self._bindings = bindings
         self._clock = clock
@@ -64,7 +64,7 @@ class RevocationCalls:
             at_ms=int(self._clock() * 1e3),
         )
         write = GuardedPut(self._keys.revocation_of(found.id), 0, made.SerializeToString(deterministic=True))
-        outcome = (await self._store.send(None, [write]))[0]
+        outcome = await self._objects.send(write, f"Revocation of {found}")
         match outcome:
             case Committed(revision):
                 return RevokeCertificateResponse(revocation=made, revision=revision, changed=True)
@@ -72,8 +72,6 @@ class RevocationCalls:
                 return RevokeCertificateResponse(revocation=_read(entry), revision=entry.mod_revision)
             case Conflict():
                 raise conflict(f"Revocation of {found}: others keep changing it; try again")
-            case _:
-                raise lost_write(outcome, f"Revocation of {found}")
 
     async def readmit(self, request: ReadmitRequest, _: Call) -> ReadmitResponse:
         found = _named(request)
@@ -82,11 +80,9 @@ class RevocationCalls:
             entry = await self._store.get(key)
             if entry is None:
                 raise not_found(f"Revocation of {found}")
-            outcome = (await self._store.send(None, [GuardedDelete(key, entry.mod_revision)]))[0]
+            outcome = await self._objects.send(GuardedDelete(key, entry.mod_revision), f"Revocation of {found}")
             if isinstance(outcome, Committed):
                 return ReadmitResponse(revocation=_read(entry), revision=outcome.revision)
-            if not isinstance(outcome, Conflict):
-                raise lost_write(outcome, f"Revocation of {found}")
         raise conflict(f"Revocation of {found}: others keep changing it; try again")
 
     async def list_revocations(self, _request: ListRevocationsRequest, _: Call) -> ListRevocationsResponse:

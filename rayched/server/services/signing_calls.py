@@ -37,7 +37,7 @@ from rayched.pki.signing_requests import requested_key
 from rayched.server.call_guard import NO_SUCH_TOKEN
 from rayched.server.edge.caller import Caller
 from rayched.server.errors import conflict, denied, forbidden_by_state, invalid, over_limit, unauthenticated
-from rayched.server.objects import Objects, lost_write
+from rayched.server.objects import Objects
 from rayched.server.rpc import Call
 from rayched.store.entries import Entry
 from rayched.store.transactions import Committed, Conflict, GuardedDelete, GuardedPut, Write
@@ -58,7 +58,7 @@ class SigningCalls:
         self, objects: Objects, tokens: TokenTable, signer: OnlineSigner | None, clock: Callable[[], float] = time.time
     ) -> None:
         """`signer` None: this replica does not sign; `clock`: seconds since 1970."""
-        self._store, self._keys = objects.store, objects.keys
+        self._objects, self._store, self._keys = objects, objects.store, objects.keys
         self._tokens = tokens
         self._signer = signer
         self._clock = clock
@@ -92,7 +92,7 @@ class SigningCalls:
         write: Write = GuardedPut(put[0], also[0][1], put[1], also[1:])
         if spent is not None:
             write = GuardedDelete(spent.key, spent.mod_revision, also, (put,))
-        outcome = (await self._store.send(None, [write]))[0]
+        outcome = await self._objects.send(write, f"the certificate of {subject}")
         match outcome:
             case Committed(revision):
                 return SignCertificateResponse(
@@ -104,8 +104,6 @@ class SigningCalls:
                 raise unauthenticated(NO_SUCH_TOKEN)
             case Conflict():
                 raise conflict(f"{subject}: it was refused, or another certificate signed for it, meanwhile; ask again")
-            case _:
-                raise lost_write(outcome, f"the certificate of {subject}")
 
     async def _unspent(self, token: BearerToken) -> Entry:
         """As etcd has it now. Raises UNAUTHENTICATED where it has it no more."""

@@ -30,9 +30,9 @@ from rayched.access.tokens import (
 )
 from rayched.api.errors import quoted
 from rayched.server.errors import conflict, invalid, not_found, over_limit
-from rayched.server.objects import ATTEMPTS_MAX, Objects, lost_write
+from rayched.server.objects import ATTEMPTS_MAX, Objects
 from rayched.server.rpc import Call
-from rayched.store.transactions import Committed, Conflict, GuardedDelete, GuardedPut
+from rayched.store.transactions import Committed, GuardedDelete, GuardedPut
 from rayched.v1.access_pb2 import (
     IssueTokenRequest,
     IssueTokenResponse,
@@ -63,7 +63,7 @@ class TokenCalls:
         clock: Callable[[], float] = time.time,
     ) -> None:
         """`draw`: so many random bytes; `clock`: seconds since 1970."""
-        self._store, self._keys = objects.store, objects.keys
+        self._objects, self._store, self._keys = objects, objects.store, objects.keys
         self._tokens = tokens
         self._draw = draw
         self._clock = clock
@@ -88,11 +88,9 @@ class TokenCalls:
                 now + seconds,
                 call.caller.serial,
             )
-            outcome = (await self._store.send(None, [GuardedPut(self._keys.token(made.id), 0, made.stored())]))[0]
+            outcome = await self._objects.send(GuardedPut(self._keys.token(made.id), 0, made.stored()), "Token")
             if isinstance(outcome, Committed):
                 return IssueTokenResponse(token=made.to_message(), secret=made.text(secret), revision=outcome.revision)
-            if not isinstance(outcome, Conflict):
-                raise lost_write(outcome, "Token")
             # Another one has this id.
         raise conflict("Token: no id is free; try again")
 
@@ -127,11 +125,9 @@ class TokenCalls:
             if entry is None or not isinstance(token, BearerToken) or token.subject.uri != request.subject:
                 # The same for another one's.
                 raise not_found(f"Token {request.id} of {request.subject}")
-            outcome = (await self._store.send(None, [GuardedDelete(key, entry.mod_revision)]))[0]
+            outcome = await self._objects.send(GuardedDelete(key, entry.mod_revision), f"Token {request.id}")
             if isinstance(outcome, Committed):
                 return RevokeTokenResponse(token=token.to_message(), revision=outcome.revision)
-            if not isinstance(outcome, Conflict):
-                raise lost_write(outcome, f"Token {request.id}")
         raise conflict(f"Token {request.id}: others keep changing it; try again")
 
 
