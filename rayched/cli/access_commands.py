@@ -17,7 +17,7 @@ from rayched.access.policy import NO_KIND, POLICY
 from rayched.api import kinds
 from rayched.api.kinds import UnknownKind
 from rayched.api.moments import moment_text
-from rayched.cli.connection import ObjectFailures, connected
+from rayched.cli.connection import acting, connected
 from rayched.cli.context_option import with_context_option
 from rayched.cli.options import AllNamespaces, Namespace, Server
 from rayched.cli.printing import note, out, plain_table, wrong
@@ -191,13 +191,11 @@ def revoke(
     \b
       rayched access revoke 3f6c1b9a04d2e7f5
     """
-    failures = ObjectFailures()
-    with connected(server) as client:
+    with acting(server) as (client, failures):
         for id in ids:
             with failures.told():
                 client.revoke_grant(id.removeprefix("rolebinding/"))
                 out(f"rolebinding/{id.removeprefix('rolebinding/')} revoked")
-    failures.end()
 
 
 @access.command("list", cls=KubectlCommand)

@@ -11,7 +11,7 @@ import typer
 from rayched.api import kinds
 from rayched.api.manifest import ReadResult
 from rayched.cli import printing
-from rayched.cli.connection import ObjectFailures, connected
+from rayched.cli.connection import ObjectFailures, acting, connected
 from rayched.cli.manifests import judged_here, named_manifests, namespace_hint
 from rayched.cli.options import All, DryRunBy, DryRunOption, Files, Kustomize, Namespace, Recursive, Selector, Server
 from rayched.cli.planned_apply import apply_at_plan, read_plan
@@ -72,8 +72,7 @@ def apply(
         with connected(server) as client:
             apply_at_plan(client, results, saved)
         return
-    failures = ObjectFailures()
-    with connected(server) as client:
+    with acting(server) as (client, failures):
         with printing.progress("applying", len(results)) as bar:
             for result in results:
                 bar.advance()
@@ -81,7 +80,6 @@ def apply(
         failures.end()
         if pruned is not None:
             pruned.prune(client, results, dry_run, failures)
-    failures.end()
 
 
 def _apply(client: Client, result: ReadResult, dry_run: DryRunBy, failures: ObjectFailures) -> None:

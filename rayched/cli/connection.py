@@ -96,6 +96,15 @@ class ObjectFailures:
             raise SystemExit(1)
 
 
+@contextmanager
+def acting(server: str | None) -> Iterator[tuple[Client, ObjectFailures]]:
+    """A client for what is done to several objects, and where failures of single ones are told."""
+    failures = ObjectFailures()
+    with connected(server) as client:
+        yield client, failures
+    failures.end()
+
+
 def _tls_fault(endpoints: Sequence[str], files: CallerFiles | None) -> str:
     """Why nobody answers although somebody listens, where TLS is the reason; else empty."""
     if isinstance(files, TokenFiles):

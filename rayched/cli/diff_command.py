@@ -12,7 +12,7 @@ import typer
 from rayched.api import kinds
 from rayched.api.kinds import AnyObject, Kind
 from rayched.api.manifest import write_text
-from rayched.cli.connection import ObjectFailures, connected
+from rayched.cli.connection import acting
 from rayched.cli.manifests import judged_here, named_manifests, namespace_hint
 from rayched.cli.options import DryRunBy, DryRunOption, Files, Kustomize, Namespace, Recursive, Server
 from rayched.cli.printing import failing_with, note, out
@@ -43,15 +43,13 @@ def diff(
     differs = False
     with failing_with(_FAILED):
         results = named_manifests(filename, kustomize, recursive=recursive, namespace=namespace)
-        failures = ObjectFailures()
-        with connected(server) as client:
+        with acting(server) as (client, failures):
             for result in results:
                 with failures.told(namespace_hint, result.source):
                     lines = list(_lines(client, result.object))
                     differs = differs or bool(lines)
                     if lines:
                         out("".join(lines))
-        failures.end()
     if differs:
         raise SystemExit(_DIFFERS)
 
@@ -108,8 +106,7 @@ def replace(
     `rayched get -o yaml` prints: what the server has filled in is part of it.
     """
     results = named_manifests(filename, kustomize, recursive=recursive, namespace=namespace)
-    failures = ObjectFailures()
-    with connected(server) as client:
+    with acting(server) as (client, failures):
         for result in results:
             kind, metadata = kinds.of(result.object), kinds.unwrap(result.object).metadata
             with failures.told(_hint, result.source):
@@ -123,7 +120,6 @@ def replace(
                     for warning in answer.warnings:
                         note(f"Warning: {label_of(kind, metadata.name)}: {warning}")
                 out(f"{label_of(kind, metadata.name)} replaced{dry_run.suffix}")
-    failures.end()
 
 
 def _anew(client: Client, item: Object, dry_run: DryRunBy) -> None:

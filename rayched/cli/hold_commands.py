@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from rayched.api.kinds import JOB, POD
-from rayched.cli.connection import ObjectFailures, connected
+from rayched.cli.connection import acting, connected
 from rayched.cli.following import WEEK_SECONDS, code_of, follow_job, follow_pod
 from rayched.cli.node_commands import some
 from rayched.cli.options import All, Namespace, Selector, Server, Words, seconds_of
@@ -35,14 +35,12 @@ def hold(
 
     A pod can be held from its creation on alone: `rayched run --hold`, or spec.schedulingGates in its manifest.
     """
-    failures = ObjectFailures()
-    with connected(server) as client:
+    with acting(server) as (client, failures):
         for target in some(targets(client, references(words), namespace, selector, every)):
             if target.kind is not JOB:
                 wrong(f"{target}: only jobs can be held; a pod is held from its creation on, with `rayched run --hold`")
             with failures.told():
                 out(f"{target} {'held' if _suspended(client, target, True) else 'already held'}")
-    failures.end()
 
 
 def release(
@@ -60,15 +58,13 @@ def release(
       rayched release job/count
       rayched release pods -l run=web
     """
-    failures = ObjectFailures()
-    with connected(server) as client:
+    with acting(server) as (client, failures):
         for target in some(targets(client, references(words), namespace, selector, every)):
             if target.kind not in (JOB, POD):
                 wrong(f"{target}: only jobs and pods can be held and released")
             with failures.told():
                 changed = _suspended(client, target, False) if target.kind is JOB else _ungated(client, target)
                 out(f"{target} {'released' if changed else 'not held'}")
-    failures.end()
 
 
 def _suspended(client: Client, target: NamedObject, suspend: bool) -> bool:

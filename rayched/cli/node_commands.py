@@ -12,7 +12,7 @@ import typer
 
 from rayched.api import quantity
 from rayched.api.kinds import NODE
-from rayched.cli.connection import ObjectFailures, connected
+from rayched.cli.connection import acting, connected
 from rayched.cli.dry_runs import cordon_edit, taint_edit, would_change
 from rayched.cli.options import All, DryRunBy, DryRunOption, ListPairs, Namespace, NodeNames, Overwrite, Selector, Server
 from rayched.cli.printing import counted, fail, note, nothing_found, out, progress, shown, wrong
@@ -69,8 +69,7 @@ def taint(
     if any(reference.kind is not NODE for reference in wanted):
         wrong("taints are set on nodes: taint nodes NAME KEY=VALUE:EFFECT")
     add, remove = taints(texts)
-    failures = ObjectFailures()
-    with connected(server) as client:
+    with acting(server) as (client, failures):
         for target in some(targets(client, wanted, "", selector, every)):
             with failures.told(overwrite_hint):
                 if dry_run is DryRunBy.none:
@@ -79,7 +78,6 @@ def taint(
                     changed = would_change(client, target, taint_edit(add, remove, overwrite), dry_run)
                 verb = ("modified" if add and remove else "tainted" if add else "untainted") if changed else "not changed"
                 out(f"{target} {verb}{dry_run.suffix}")
-    failures.end()
 
 
 def label(
@@ -102,8 +100,7 @@ def label(
     """
     wanted, texts = named_and_changes(words)
     add, remove = ({}, list[str]()) if list_labels and not texts else labels(texts)
-    failures = ObjectFailures()
-    with connected(server) as client:
+    with acting(server) as (client, failures):
         if list_labels:
             print_pairs(client, targets(client, wanted, namespace, selector, every), "labels")
             if not texts:
@@ -117,7 +114,6 @@ def label(
                 else:
                     changed = would_change(client, target, label_edit(add, remove, overwrite), dry_run)
                 out(f"{target} {('labeled' if add else 'unlabeled') if changed else 'not labeled'}{dry_run.suffix}")
-    failures.end()
 
 
 def hollow(
@@ -214,8 +210,7 @@ def _cordon(names: list[str], server: str | None, selector: str, unschedulable: 
     wanted = [node_named(name, "cordoned") for name in names] if names else [Reference(NODE)]
     if not names and not selector:
         wrong("name the nodes, or choose them with -l")
-    failures = ObjectFailures()
-    with connected(server) as client:
+    with acting(server) as (client, failures):
         for target in some(targets(client, wanted, "", selector, False)):
             with failures.told():
                 if dry_run is DryRunBy.none:
@@ -223,7 +218,6 @@ def _cordon(names: list[str], server: str | None, selector: str, unschedulable: 
                 else:
                     changed = would_change(client, target, cordon_edit(unschedulable), dry_run)
                 out(f"{target} {word if changed else f'already {word}'}{dry_run.suffix}")
-    failures.end()
 
 
 def node_named(word: str, done: str) -> Reference:

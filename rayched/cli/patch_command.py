@@ -17,7 +17,7 @@ from rayched.api import kinds
 from rayched.api.kinds import AnyObject
 from rayched.api.manifest import ManifestErrors, TextError, read_text, write_text
 from rayched.api.yaml_text import load_all
-from rayched.cli.connection import ObjectFailures, connected
+from rayched.cli.connection import acting, connected
 from rayched.cli.dry_runs import would_change
 from rayched.cli.node_commands import labels, named_and_changes, overwrite_hint, print_pairs, some
 from rayched.cli.options import All, DryRunBy, DryRunOption, ListPairs, Namespace, Overwrite, Selector, Server, Words
@@ -58,8 +58,7 @@ def annotate(
     """
     wanted, texts = named_and_changes(words)
     add, remove = ({}, list[str]()) if list_annotations and not texts else labels(texts, "annotation")
-    failures = ObjectFailures()
-    with connected(server) as client:
+    with acting(server) as (client, failures):
         if list_annotations:
             print_pairs(client, targets(client, wanted, namespace, selector, every), "annotations")
             if not texts:
@@ -71,7 +70,6 @@ def annotate(
                 else:
                     would_change(client, target, annotation_edit(add, remove, overwrite), dry_run)
                 out(f"{target} annotated{dry_run.suffix}")
-    failures.end()
 
 
 def patch(
@@ -95,13 +93,11 @@ def patch(
       rayched patch pod web --type=json -p='[{"op": "remove", "path": "/metadata/labels/tier"}]'
     """
     change = _patch_of(text, patch_file)
-    failures = ObjectFailures()
-    with connected(server) as client:
+    with acting(server) as (client, failures):
         for target in targets(client, references(words), namespace, "", False):
             with failures.told():
                 changed = _patched(client, target, change, patch_type, dry_run)
                 out(f"{target} patched{'' if changed else ' (no change)'}{dry_run.suffix}")
-    failures.end()
 
 
 def _patch_of(text: str, file: str) -> Any:

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from rayched.cli.connection import ObjectFailures, connected
+from rayched.cli.connection import acting
 from rayched.cli.options import Namespace, Selector, Server
 from rayched.cli.printing import note, out, wrong
 from rayched.cli.references import DEFAULT_NAMESPACE, references, targets
@@ -34,8 +34,7 @@ def scale(
       rayched scale replicaset/web job/count --replicas 0
       rayched scale rs web --current-replicas 2 --replicas 3
     """
-    failures = ObjectFailures()
-    with connected(server) as client:
+    with acting(server) as (client, failures):
         found = list(targets(client, references(words), namespace or DEFAULT_NAMESPACE, selector, scale_all))
         if not found:
             note("No resources found")
@@ -51,4 +50,3 @@ def scale(
                     current_replicas=None if current_replicas < 0 else current_replicas,
                 )
                 out(f"{target} scaled")
-    failures.end()

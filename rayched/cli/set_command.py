@@ -13,7 +13,7 @@ import typer
 from rayched.api import kinds
 from rayched.api.kinds import AnyObject
 from rayched.api.manifest import ManifestErrors
-from rayched.cli.connection import ObjectFailures, connected
+from rayched.cli.connection import acting
 from rayched.cli.context_option import with_context_option
 from rayched.cli.dry_runs import would_change
 from rayched.cli.node_commands import named_and_changes, some
@@ -184,8 +184,7 @@ def _variable(text: str) -> dict[str, str | None]:
 
 
 def _list(server: str | None, chosen: Chosen, containers: str) -> None:
-    failures = ObjectFailures()
-    with connected(server) as client:
+    with acting(server) as (client, failures):
         for target in _targets(client, chosen):
             with failures.told():
                 item = client.get(target.kind, target.name, target.namespace)
@@ -195,7 +194,6 @@ def _list(server: str | None, chosen: Chosen, containers: str) -> None:
                         for one in container.env:
                             source = f"# {one.name} is the field {one.value_from.field_ref.field_path} of the pod"
                             out(shown(source if one.HasField("value_from") else f"{one.name}={one.value}"))
-    failures.end()
 
 
 def _targets(client: Client, chosen: Chosen) -> Iterator[NamedObject]:
@@ -203,13 +201,11 @@ def _targets(client: Client, chosen: Chosen) -> Iterator[NamedObject]:
 
 
 def _set(server: str | None, chosen: Chosen, change: ContainerChange, dry_run: DryRunBy) -> None:
-    failures = ObjectFailures()
-    with connected(server) as client:
+    with acting(server) as (client, failures):
         for target in _targets(client, chosen):
             with failures.told():
                 done = "updated" if _changed(client, target, change, dry_run) else "not changed"
                 out(f"{target} {change.what} {done}{dry_run.suffix}")
-    failures.end()
 
 
 def _changed(client: Client, target: NamedObject, change: ContainerChange, dry_run: DryRunBy) -> bool:

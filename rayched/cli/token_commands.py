@@ -10,7 +10,7 @@ import typer
 from rayched.access.tokens import DAY
 from rayched.api.moments import moment_text
 from rayched.cli.access_commands import subject_uri
-from rayched.cli.connection import ObjectFailures, connected
+from rayched.cli.connection import acting, connected
 from rayched.cli.context_option import with_context_option
 from rayched.cli.options import Server
 from rayched.cli.printing import fail, note, out, plain_table
@@ -98,14 +98,12 @@ def revoke(
       rayched token revoke k3v9x2pq
       rayched token revoke k3v9x2pq --for ci
     """
-    failures = ObjectFailures()
-    with connected(server) as client:
+    with acting(server) as (client, failures):
         uri = subject_uri(client, subject) if subject else ""
         for id in ids:
             with failures.told():
                 client.revoke_token(id.removeprefix("token/"), uri)
                 out(f"token/{id.removeprefix('token/')} revoked")
-    failures.end()
 
 
 def _row(one: Token) -> list[str]:
