@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from tests.cli.cluster import Commands, Running, started
 from tests.cli.conftest import client, cluster, cordoned, name, namespace, nodes, rayched
+from tests.gateway.conftest import gateway, url
 
-__all__ = ["client", "cluster", "cordoned", "name", "namespace", "nodes", "rayched"]
+__all__ = ["client", "cluster", "cordoned", "gateway", "name", "namespace", "nodes", "rayched", "url"]
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 
@@ -29,18 +29,6 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 def _program() -> str | None:
     return next((found for name in BROWSERS if (found := shutil.which(name))), None)
-
-
-@pytest.fixture(scope="package")
-def gateway(rayched: Commands) -> Iterator[tuple[Running, str]]:
-    """The process, and its address."""
-    with started("gateway", "--listen", "127.0.0.1:0", "--server", rayched.server) as running:
-        yield running, running.line_with("is served at").rpartition(" ")[2]
-
-
-@pytest.fixture(scope="package")
-def url(gateway: tuple[Running, str]) -> str:
-    return gateway[1]
 
 
 @pytest.fixture(scope="module")
