@@ -6,29 +6,18 @@ host share. The onlooker has its own connection to etcd and reads what each chan
 
 from __future__ import annotations
 
-import contextlib
-import multiprocessing
-import queue
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
-import grpc
-
+from benchmarks.asked_processes import READY_SECONDS_MAX, SPAWN, AskedProcess, look
 from benchmarks.load import small_pods
-from leader.channel import open_channel
-from leader.etcd_shim import rpc
-from rayched.api.kinds import POD
 from rayched.client.client import Client
-from rayched.store.keys import Keys, prefix_end
 from rayched.v1.core_pb2 import Pod
 from rayched.v1.storage_pb2 import Stored
-
-_SPAWN: Final = multiprocessing.get_context("spawn")
-READY_SECONDS_MAX: Final = 60.0
 
 
 class Binding(NamedTuple):
@@ -74,10 +63,10 @@ class Clients:
         self._ends: list[Connection] = []
         self._processes = []
         for number in range(processes):
-            own, other = _SPAWN.Pipe()
+            own, other = SPAWN.Pipe()
             shares = [(f"flood-{client}", _share(pods, clients, client)) for client in range(number, clients, processes)]
             arguments = other, tuple(addresses), shares, timeout_seconds
-            process = _SPAWN.Process(target=_submit, args=arguments, daemon=True)
+            process = SPAWN.Process(target=_submit, args=arguments, daemon=True)
             process.start()
             other.close()
             self._ends.append(own)
@@ -108,33 +97,20 @@ class Clients:
             process.join()
 
 
-class Onlooker:
+class Onlooker(AskedProcess):
     """A process that watches the pods and the epoch in etcd."""
 
     def __init__(self, endpoints: Sequence[str]) -> None:
-        self._end, other = _SPAWN.Pipe()
-        self._process = _SPAWN.Process(target=_look, args=(other, tuple(endpoints)), daemon=True)
-        self._process.start()
-        other.close()
-        if not self._end.poll(READY_SECONDS_MAX):
-            raise TimeoutError("the onlooker did not start in time")
-        self._end.recv()
+        super().__init__(_look, tuple(endpoints))
 
     def counts(self) -> tuple[int, int]:
         """Pods created and bound so far."""
-        self._end.send("counts")
-        found: tuple[int, int] = self._end.recv()
+        found: tuple[int, int] = self.ask("counts")
         return found
 
     def seen(self) -> Seen:
-        self._end.send("seen")
-        found: Seen = self._end.recv()
+        found: Seen = self.ask("seen")
         return found
-
-    def stop(self) -> None:
-        self._end.close()
-        self._process.kill()
-        self._process.join()
 
 
 def _share(pods: int, clients: int, client: int) -> int:
@@ -176,53 +152,12 @@ def _one_client(
 
 
 def _look(end: Connection, endpoints: Sequence[str]) -> None:
-    seen, guard, ready = Seen(), threading.Lock(), threading.Event()
-    threading.Thread(target=_watch, args=(endpoints, seen, guard, ready), daemon=True).start()
-    ready.wait()
-    end.send("ready")
-    while True:
-        try:
-            asked = end.recv()
-        except EOFError:
-            return
-        with guard:
-            end.send((seen.created, len(seen.bindings)) if asked == "counts" else seen)
+    seen, unbound = Seen(), set[bytes]()
 
+    def told(asked: str) -> tuple[int, int] | Seen:
+        return (seen.created, len(seen.bindings)) if asked == "counts" else seen
 
-def _watch(endpoints: Sequence[str], seen: Seen, guard: threading.Lock, ready: threading.Event) -> None:
-    keys, unbound = Keys(), set[bytes]()
-    for pair in changes(endpoints, keys, ready):
-        with guard:
-            _note(seen, unbound, pair, time.monotonic(), keys.epoch)
-
-
-def changes(endpoints: Sequence[str], keys: Keys, ready: threading.Event) -> Iterator[Any]:
-    """What is put under the pods and the epoch, for ever, as etcd's KeyValues; `ready` is set once nothing is missed any more.
-
-    Begins anew where etcd was out of reach: after what was seen last of each of the two.
-    """
-    pods = keys.prefix(POD)
-    ranges = (pods, prefix_end(pods)), (keys.epoch, b"")
-    following = [0] * len(ranges)
-    """The revision of etcd that is to be seen next; 0: whatever comes."""
-    with open_channel(endpoints) as channel:
-        while True:
-            requests: queue.SimpleQueue[Any] = queue.SimpleQueue()
-            for (key, range_end), revision in zip(ranges, following, strict=True):
-                create = rpc.WatchCreateRequest(key=key, range_end=range_end, start_revision=revision)
-                requests.put(rpc.WatchRequest(create_request=create))
-            # etcd numbers the watches of a stream in the order of their requests.
-            with contextlib.suppress(grpc.RpcError):
-                for answer in rpc.WatchStub(channel).Watch(iter(requests.get, None), wait_for_ready=True):
-                    which = answer.watch_id
-                    if answer.created:
-                        following[which] = following[which] or answer.header.revision + 1
-                    for event in answer.events:
-                        following[which] = event.kv.mod_revision + 1
-                        yield event.kv
-                    if all(following):
-                        ready.set()
-            requests.put(None)
+    look(end, endpoints, lambda pair, keys: _note(seen, unbound, pair, time.monotonic(), keys.epoch), told)
 
 
 def _note(seen: Seen, unbound: set[bytes], pair: Any, seconds: float, epoch_key: bytes) -> None:

@@ -9,18 +9,17 @@ which twenty watches are told of.
 from __future__ import annotations
 
 import asyncio
-import multiprocessing
 import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
-from typing import Any, Final
+from typing import Final
 
 import aiohttp
 
-_SPAWN: Final = multiprocessing.get_context("spawn")
-_READY_SECONDS_MAX: Final = 60.0
+from benchmarks.asked_processes import AskedProcess
+
 _WATCHES_SECONDS_MAX: Final = 120.0
 _OPENING_AT_ONCE: Final = 50
 _REQUESTS_AT_ONCE: Final = 400
@@ -63,36 +62,20 @@ class LoadFigures:
         return found[int(len(found) * 0.99)] if found else 0.0
 
 
-class GatewayLoad:
+class GatewayLoad(AskedProcess):
     """Owner of the process; `stop` ends it."""
 
     def __init__(self, urls: Sequence[str], watches: int, rate: float) -> None:
-        self._end, other = _SPAWN.Pipe()
-        self._process = _SPAWN.Process(target=_serve, args=(other, tuple(urls), watches, rate), daemon=True)
-        self._process.start()
-        other.close()
-        self._wait(_READY_SECONDS_MAX)
+        super().__init__(_serve, tuple(urls), watches, rate)
 
     def begin(self) -> int:
         """Once the watches are open; how many that are."""
-        self._end.send("begin")
-        found: int = self._wait(_WATCHES_SECONDS_MAX)
+        found: int = self.ask("begin", _WATCHES_SECONDS_MAX)
         return found
 
     def end(self) -> LoadFigures:
-        self._end.send("end")
-        found: LoadFigures = self._wait(_WATCHES_SECONDS_MAX)
+        found: LoadFigures = self.ask("end", _WATCHES_SECONDS_MAX)
         return found
-
-    def stop(self) -> None:
-        self._end.close()
-        self._process.kill()
-        self._process.join()
-
-    def _wait(self, seconds: float) -> Any:
-        if not self._end.poll(seconds):
-            raise TimeoutError(f"the load did not answer within {seconds:.0f} s")
-        return self._end.recv()
 
 
 # ------------------------------------------------------------------------------------------------------- in that process

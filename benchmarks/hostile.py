@@ -16,9 +16,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import multiprocessing
 import sys
-import threading
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -29,7 +27,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any, Final
 
-from benchmarks.flood_processes import READY_SECONDS_MAX, changes
+from benchmarks.asked_processes import SPAWN, AskedProcess, look
 from benchmarks.hostile_pods import OWN, hostile_pods
 from benchmarks.load import SteadyLoad, small_pods
 from benchmarks.processes import wait_until_quiet
@@ -39,7 +37,6 @@ from rayched.client.client import Client
 from rayched.client.errors import ApiError
 from rayched.nodes.shapes import NodeShape, hollow_nodes
 from rayched.replica.ray.processes import descendants
-from rayched.store.keys import Keys
 from rayched.v1.core_pb2 import Pod
 from rayched.v1.storage_pb2 import Stored
 
@@ -49,7 +46,6 @@ ACHIEVED_MIN: Final = 0.95
 LOADS: Final = 8
 WINDOW_SECONDS: Final = 10
 WINDOWS_SHOWN: Final = 6
-_SPAWN: Final = multiprocessing.get_context("spawn")
 _QUIET_SECONDS_MAX: Final = 90.0
 _HOSTILE_SECONDS_MAX: Final = 600.0
 """For all hostile pods to be submitted."""
@@ -70,27 +66,15 @@ class Seen:
     hostile_bound: int = 0
 
 
-class Onlooker:
-    """A process of its own that watches pods and epochs in etcd."""
+class Onlooker(AskedProcess):
+    """Watches pods and epochs in etcd."""
 
     def __init__(self, endpoints: Sequence[str]) -> None:
-        self._end, other = _SPAWN.Pipe()
-        self._process = _SPAWN.Process(target=_look, args=(other, tuple(endpoints)), daemon=True)
-        self._process.start()
-        other.close()
-        if not self._end.poll(READY_SECONDS_MAX):
-            raise TimeoutError("the onlooker did not start in time")
-        self._end.recv()
+        super().__init__(_look, tuple(endpoints))
 
     def seen(self) -> Seen:
-        self._end.send(None)
-        found: Seen = self._end.recv()
+        found: Seen = self.ask("seen")
         return found
-
-    def stop(self) -> None:
-        self._end.close()
-        self._process.kill()
-        self._process.join()
 
 
 @dataclass(frozen=True)
@@ -166,9 +150,9 @@ def run(given: argparse.Namespace) -> Result:
             raise RehearsalFailed(f"the processes did not come to rest within {_QUIET_SECONDS_MAX:.0f} s")
         onlooker = Onlooker(rehearsal.cluster.etcd_endpoints)
         owned.callback(onlooker.stop)
-        enemy = _SPAWN.Pipe()
+        enemy = SPAWN.Pipe()
         arguments = enemy[1], tuple(rehearsal.cluster.addresses), given.seed, given.hostile, bound
-        process = _SPAWN.Process(target=_submit_hostile, args=arguments, daemon=True)
+        process = SPAWN.Process(target=_submit_hostile, args=arguments, daemon=True)
         owned.callback(process.kill)
         process.start()
         enemy[1].close()
@@ -241,25 +225,8 @@ def _submit_hostile(end: Connection, addresses: Sequence[str], seed: int, count:
 
 
 def _look(end: Connection, endpoints: Sequence[str]) -> None:
-    seen, guard, ready = Seen(), threading.Lock(), threading.Event()
-    threading.Thread(target=_watch, args=(endpoints, seen, guard, ready), daemon=True).start()
-    ready.wait()
-    end.send("ready")
-    while True:
-        try:
-            end.recv()
-        except EOFError:
-            return
-        with guard:
-            end.send(seen)
-
-
-def _watch(endpoints: Sequence[str], seen: Seen, guard: threading.Lock, ready: threading.Event) -> None:
-    keys = Keys()
-    hostile: set[bytes] = set()
-    for pair in changes(endpoints, keys, ready):
-        with guard:
-            _note(seen, hostile, pair, keys.epoch)
+    seen, hostile = Seen(), set[bytes]()
+    look(end, endpoints, lambda pair, keys: _note(seen, hostile, pair, keys.epoch), lambda _: seen)
 
 
 def _note(seen: Seen, hostile: set[bytes], pair: Any, epoch_key: bytes) -> None:

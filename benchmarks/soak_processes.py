@@ -7,7 +7,6 @@ end with the process that started them: their pipe to it closes.
 from __future__ import annotations
 
 import itertools
-import multiprocessing
 import threading
 import time
 from collections import deque
@@ -19,14 +18,12 @@ from typing import Any, Final
 
 import grpc
 
-from benchmarks.flood_processes import READY_SECONDS_MAX, changes
+from benchmarks.asked_processes import READY_SECONDS_MAX, AskedProcess, answer, look
 from benchmarks.load import small_pods
 from rayched.client.client import Client
 from rayched.client.errors import ApiError
-from rayched.store.keys import Keys
 from rayched.v1.storage_pb2 import Stored
 
-_SPAWN: Final = multiprocessing.get_context("spawn")
 _PREFIX: Final = "soak"
 _BATCHES_A_SECOND: Final = 10
 _DELETERS: Final = 32
@@ -64,32 +61,7 @@ class Seen:
     """Seconds from creation to binding."""
 
 
-class _Process:
-    """One that answers whatever it is sent."""
-
-    def __init__(self, target: Any, *arguments: Any) -> None:
-        self._end, other = _SPAWN.Pipe()
-        self._process = _SPAWN.Process(target=target, args=(other, *arguments), daemon=True)
-        self._process.start()
-        other.close()
-        self._receive(READY_SECONDS_MAX)
-
-    def ask(self, question: str, seconds: float = READY_SECONDS_MAX) -> Any:
-        self._end.send(question)
-        return self._receive(seconds)
-
-    def stop(self) -> None:
-        self._end.close()
-        self._process.kill()
-        self._process.join()
-
-    def _receive(self, seconds: float) -> Any:
-        if not self._end.poll(seconds):
-            raise TimeoutError(f"a process of the soak did not answer within {seconds:.0f} s")
-        return self._end.recv()
-
-
-class Load(_Process):
+class Load(AskedProcess):
     """`rate` pods a second, each deleted `life_seconds` after it was acknowledged."""
 
     def __init__(self, addresses: Sequence[str], rate: float, life_seconds: float) -> None:
@@ -105,7 +77,7 @@ class Load(_Process):
         return found
 
 
-class Onlooker(_Process):
+class Onlooker(AskedProcess):
     """Watches the pods and the epoch in etcd."""
 
     def __init__(self, endpoints: Sequence[str]) -> None:
@@ -201,34 +173,12 @@ class _Loading:
 def _load(end: Connection, addresses: Sequence[str], rate: float, life_seconds: float) -> None:
     with Client(addresses, timeout_seconds=_CALL_SECONDS) as client:
         loading = _Loading(client, rate, life_seconds)
-        end.send("ready")
-        while True:
-            try:
-                asked = end.recv()
-            except EOFError:
-                return
-            end.send(loading.end() if asked == "end" else loading.loaded)
+        answer(end, lambda asked: loading.end() if asked == "end" else loading.loaded)
 
 
 def _look(end: Connection, endpoints: Sequence[str]) -> None:
-    looking, guard, ready = Looking(), threading.Lock(), threading.Event()
-    threading.Thread(target=_watch, args=(endpoints, looking, guard, ready), daemon=True).start()
-    ready.wait()
-    end.send("ready")
-    while True:
-        try:
-            end.recv()
-        except EOFError:
-            return
-        with guard:
-            end.send(looking.seen())
-
-
-def _watch(endpoints: Sequence[str], looking: Looking, guard: threading.Lock, ready: threading.Event) -> None:
-    keys = Keys()
-    for pair in changes(endpoints, keys, ready):
-        with guard:
-            looking.note(pair, time.monotonic(), keys.epoch)
+    looking = Looking()
+    look(end, endpoints, lambda pair, keys: looking.note(pair, time.monotonic(), keys.epoch), lambda _: looking.seen())
 
 
 class Looking:
