@@ -16,7 +16,7 @@ from rayched.core.groups.topology import Domains
 from rayched.core.parts import CoreParts
 from rayched.core.writes.bindings import is_as_decided
 from rayched.framework.plugin_error import PluginError
-from rayched.scheduler.attempt import Attempt, AttemptFailure
+from rayched.scheduler.attempt import Attempt
 from rayched.scheduler.scheduler import PodToSchedule
 from rayched.snapshot.pod_facts import PodFacts
 

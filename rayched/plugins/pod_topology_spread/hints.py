@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
 
 from rayched.api.selectors import Operator, Requirement
 from rayched.framework.cluster_event import Action, ClusterEvent, Resource
