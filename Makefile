@@ -10,7 +10,7 @@ SOURCES := rayched leader tests benchmarks examples setup.py
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-long test-chaos test-fast check format lint types layers house proto proto-check behaviour docs docs-check conformance simulate mutants access audit fuzz fuzz-gateway probe trace kubectl chaos failover flood gateway-load groups hostile soak storage nodes node-soak test-browser pictures bench bench-quick bench-plot pool warmup queue-bench lock clean
+.PHONY: help setup run test test-long test-chaos test-fast check format lint types layers house proto proto-check behaviour docs docs-check conformance simulate mutants access audit fuzz fuzz-gateway probe trace kubectl chaos failover flood gateway-load groups hostile soak storage nodes node-soak test-browser pictures bench bench-quick bench-plot pool warmup idle queue-bench lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -149,6 +149,9 @@ node-soak: $(STAMP) ## 100 agents with 20 pods each, 1,000 lives of pods, 1,000,
 
 warmup: $(STAMP) ## how soon a new leader decides on 5,000 nodes with 50,000 pods, and its scheduler's memory: make warmup [ARGS=...]
 	@$(BIN)/python -m benchmarks.warmup $(ARGS)
+
+idle: $(STAMP) ## what three replicas without a pod or a node cost: processor time and memory by kind of process: make idle [ARGS="--minutes 2 --threads 20"]
+	@$(BIN)/python -m benchmarks.idle $(ARGS)
 
 queue-bench: $(STAMP) ## growth of the queue, and what a crowd of unschedulable pods costs the others
 	@$(BIN)/python -m benchmarks.queue
