@@ -76,8 +76,9 @@ def test_the_tour_ends_with_a_plugin_of_ones_own_that_decides(tmp_path: Path, mo
                 continue
             if words[0] != "rayched":
                 monkeypatch.chdir(in_a_shell(line, shell))
-                for name, text in files.items():
-                    (tmp_path / name).write_text(text)
+                if words[0] == "mkdir":
+                    for name, text in files.items():
+                        (tmp_path / name).write_text(text)
             elif words[1] == "up":
                 up = running.enter_context(started(*words[1:], *where, environment={"PYTHONPATH": str(site)}, errors=Path("log")))
                 assert up.line(START_SECONDS_MAX).startswith("rayched is up"), Path("log").read_text()
@@ -95,6 +96,7 @@ def test_the_tour_ends_with_a_plugin_of_ones_own_that_decides(tmp_path: Path, mo
     assert "Cheap x10" in bound and "900 (90, raw 90)" in bound
     first, second = (result.lines[1].split() for line, result in said if line == "rayched get pod thrifty -o wide")
     assert "node-001" in first and "node-004" in second
+    assert not (tmp_path / "cheap").exists(), "it is cleaned up"
     assert time.monotonic() - began < MINUTES_MAX * 60
 
 
