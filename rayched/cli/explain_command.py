@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 import json
-from typing import Annotated
+from typing import Annotated, Final
 
 import grpc
 import typer
@@ -24,6 +24,8 @@ GROUP_KINDS = ("podgroup", "podgroups", "pg")
 NODES_SHOWN = 10
 NODES_GROUPED = 500
 _TYPES = frozenset(word for kind in KINDS for word in (kind.singular, kind.plural, *kind.short_names))
+_LEGEND: Final = "Points are scores (0 to 100) times weights; -o wide shows the scores."
+_WIDE_LEGEND: Final = "Points are scores times weights. In brackets: score (0 to 100), raw score."
 
 
 class ExplainOutput(enum.StrEnum):
@@ -91,8 +93,8 @@ def explain(
         found, waiting, shown=shown, one_by_one=nodes is not None or bool(why_not), wide=output is ExplainOutput.wide
     )
     out("\n".join(explanation.lines(f"{namespace}/{pod}", of=len(found.verdicts) if why_not else found.nodes)))
-    if output is not ExplainOutput.wide and explanation.has_scores:
-        out("\nPoints are scores (0 to 100) times weights; -o wide shows the scores.")
+    if explanation.has_scores:
+        out(f"\n{_WIDE_LEGEND if output is ExplainOutput.wide else _LEGEND}")
 
 
 def _is_field(word: str) -> bool:

@@ -35,7 +35,10 @@ def test_a_bound_pod_shows_the_decision_as_it_was(rayched: Commands, web: str) -
     assert line.split(":", 1)[1].split()[0] == then["best"][0]["node"]
     assert [line for line in shown if line.startswith("When it was placed (decision ")]
     assert [line for line in shown if line.startswith("If it were placed now (revision ")]
-    assert max(map(len, shown)) <= 80
+    assert shown[-1] == "Points are scores (0 to 100) times weights; -o wide shows the scores."
+    wide = rayched.ok("explain", "web-0", "-n", web, "-o", "wide")
+    assert wide[-1] == "Points are scores times weights. In brackets: score (0 to 100), raw score."
+    assert max(map(len, (*shown, *wide))) <= 80
 
 
 def test_a_waiting_pod_shows_what_holds_it_and_what_would_wake_it(rayched: Commands, web: str) -> None:
