@@ -39,17 +39,21 @@ _STEP_SECONDS_MAX = 600.0
 """For agents, bindings and work, each. A busy host takes its time; what fails is noticed at once, and a person told what is
 waited for."""
 _KEPT = """
-The cluster stays until you press Ctrl-C. Its replicas: {addresses}. In another terminal:
+The cluster stays until you press Ctrl-C. Its replicas:
+{addresses}
 
-  rayched leader                                 # who leads
+In another terminal:
+
+  rayched leader                                 # who leads; -w follows
   rayched get pods -o wide | head                # where things are
   rayched get nodes -o wide
   rayched describe pod on-ssd
   rayched logs counter --tail 3                  # a pod that really runs
-  kill -9 {pid}                                    # the leader's process; then rayched leader -w
+  {kill} # the leader's process
   rayched cordon node-000
   rayched delete pods -l app=batch
-  {kubeconfig}      # kubectl --kubeconfig rayched.kubeconfig get pods
+  {kubeconfig}
+  kubectl --kubeconfig rayched.kubeconfig get pods
 """
 
 
@@ -238,6 +242,7 @@ def _load(pods: int) -> Iterator[Pod]:
 def _stay(rehearsal: Rehearsal) -> None:
     pid = rehearsal.leader().pid
     cluster = rehearsal.cluster
-    out(_KEPT.format(addresses=", ".join(cluster.addresses), pid=pid, kubeconfig=kubeconfig_command(cluster)))
+    kill = f"kill -9 {pid}".ljust(46)
+    out(_KEPT.format(addresses=", ".join(cluster.addresses), kill=kill, kubeconfig=kubeconfig_command(cluster)))
     while True:
         time.sleep(1.0)

@@ -11,7 +11,7 @@ _ELSEWHERE: Final[dict[str, str]] = {
     "auth": "`rayched whoami`, `rayched can-i` and `rayched access` are about roles",
     "autoscale": "`rayched scale rs NAME --replicas N` sets a number; nothing changes it by load",
     "cluster-info": "`rayched leader` says who leads and where, `rayched status` how full the cluster is",
-    "config": "contexts are files below ~/.config/rayched; --context or $RAYCHED_CONTEXT names one, $RAYCHED_NAMESPACE a namespace",
+    "config": "contexts are files below ~/.config/rayched; --context or RAYCHED_CONTEXT names one, RAYCHED_NAMESPACE a namespace",
     "cp": "`rayched exec POD -- tar c DIR` writes files to standard output",
     "debug": "`rayched explain POD` says why a pod waits; `rayched exec POD -- COMMAND` looks inside",
     "expose": "a Service is only a label selector here, and has no address",

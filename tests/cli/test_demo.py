@@ -38,11 +38,11 @@ def test_the_demo_that_keeps_its_cluster_names_commands_that_work_there(
         # A pod's container is there once, and what it wrote shows that it went on while nobody led.
         assert re.fullmatch(r"22 on [1-3] nodes: 20 ended, 0 failed, 0 restarts", found["pods that ran"])
         assert re.fullmatch(r"1 to \d+, none skipped, at most \d+\.\d\d s between two", found["counter"])
-        assert re.search(rf"Its replicas: 127.0.0.1:{port}, .+\. In another terminal:", line)
-        assert demo.line() == ""
-        named = []
-        while len(named) < 9:
-            named.append(demo.line().partition("#")[0].partition("|")[0].split())
+        assert line.endswith("Its replicas:") and demo.line().startswith(f"127.0.0.1:{port}, ")
+        assert [demo.line() for _ in range(3)] == ["", "In another terminal:", ""]
+        listed = [demo.line() for _ in range(10)]
+        assert max(map(len, listed)) <= 80 and listed.pop() == "  kubectl --kubeconfig rayched.kubeconfig get pods"
+        named = [line.partition("#")[0].partition("|")[0].split() for line in listed]
         commands = [words[1:] for words in named if words[0] == "rayched"]
         assert [words[:2] for words in named if words[0] != "rayched"] == [["kill", "-9"]]
         assert len(commands) == 8

@@ -15,6 +15,8 @@ START_SECONDS_MAX: Final = 600.0
 """A busy host takes its time; what fails is noticed at once."""
 _TOLD_SECONDS: Final = 15.0
 """Between two words on what a start waits for."""
+_NAMED_MAX: Final = 2
+"""Replicas whose addresses fit into a line of 80 columns."""
 _ANSWER_SECONDS_MAX: Final = 5.0
 _POLL_SECONDS: Final = 0.1
 
@@ -45,7 +47,8 @@ def wait_until_up(
         missing = "nobody schedules yet"
         if starting:
             n = len(cluster.addresses)
-            missing = f"{len(starting)} of {n} {'replica' if n == 1 else 'replicas'} not ready yet ({', '.join(starting)})"
+            missing = f"{len(starting)} of {n} {'replica' if n == 1 else 'replicas'} not ready yet"
+            missing += f" ({', '.join(starting)})" if len(starting) <= _NAMED_MAX else ""
         if 0 < seconds_max < now - began:
             raise NotUpInTime(f"not up after {now - began:.0f} s: {missing}; logs are in {cluster.directory}")
         if tell is not None and now - told > _TOLD_SECONDS:
