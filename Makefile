@@ -10,7 +10,7 @@ SOURCES := rayched leader tests benchmarks examples setup.py
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-long test-chaos test-fast check format lint types layers house proto proto-check behaviour docs docs-check conformance simulate mutants access audit fuzz fuzz-gateway probe trace kubectl chaos failover flood gateway-load groups hostile soak storage nodes node-soak test-browser pictures bench bench-quick bench-plot pool warmup idle queue-bench lock clean
+.PHONY: help setup run test test-long test-chaos test-fast check format lint types layers house proto proto-check behaviour docs docs-check conformance simulate mutants access audit fuzz fuzz-gateway probe trace kubectl chaos failover flood gateway-load groups hostile soak storage nodes node-soak test-browser pictures bench bench-quick bench-plot pool warmup idle queue-bench wheel lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -167,6 +167,9 @@ pool: $(STAMP) ## what the pool of workers gains where work is worth giving away
 
 bench-plot: $(STAMP) ## pods/s over nodes as a picture: make bench-plot JSON=FILE [PNG=FILE], from the lines of make bench
 	@$(BIN)/python -m benchmarks.plot $(if $(PNG),--png $(PNG)) $(if $(JSON),$(JSON),$(error bench-plot: JSON=FILE is missing))
+
+wheel: $(STAMP) ## the wheel under each Python of this machine, 3.11 to 3.14: sizes, the demo, examples of the SDK: make wheel [PYTHONS="3.12 3.13"]
+	@$(BIN)/python -m tests.deploy.wheel_trial $(PYTHONS)
 
 lock: $(STAMP) ## renew the lock files from pyproject.toml
 	@$(BIN)/uv pip compile --universal --python-version 3.11 --extra dev --extra server --generate-hashes --quiet --no-emit-index-url --no-config --no-header pyproject.toml -o requirements.lock

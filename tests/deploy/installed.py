@@ -1,6 +1,7 @@
 """The wheel in an environment of its own: built from the repository's files, installed beside what its metadata asks for.
 
-No registry is needed: the packages that the metadata names are linked from this environment, and no others.
+No registry is needed: the packages that the metadata names are linked from this environment, and no others. As people
+install it, `wheel_trial.py` does.
 """
 
 from __future__ import annotations
@@ -54,7 +55,8 @@ class Installation:
 
     @property
     def packages(self) -> Path:
-        return _packages_of(self.directory)
+        (found,) = (self.directory / "lib").glob("python3.*/site-packages")
+        return found
 
     def run(self, *words: str, where: Path, code: int = 0) -> subprocess.CompletedProcess[str]:
         """A program in an empty directory, that knows nothing of the repository."""
@@ -83,10 +85,6 @@ def outside(where: Path) -> dict[str, str]:
     """Variables of somebody who has no repository, with a home of their own."""
     kept = {name: os.environ[name] for name in ("LANG", "TMPDIR", "OPENBLAS_CORETYPE") if name in os.environ}
     return kept | {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": str(where), "COLUMNS": "80"}
-
-
-def _packages_of(directory: Path) -> Path:
-    return directory / "lib" / f"python{sys.version_info.major}.{sys.version_info.minor}" / "site-packages"
 
 
 def _pip(*words: str) -> None:
