@@ -80,10 +80,8 @@ class FitCount:
         room, steps = self._cycle.room(), 0
         try:
             while self._left and not self._why:
-                if self._time.is_piece_over:
-                    yield from self._rest()
-                    if self._why:
-                        break
+                if self._time.is_piece_over and not (yield from self._rest()):
+                    break
                 member = self._left[0]
                 if member.template in self._failed:
                     self._left.popleft()
@@ -138,8 +136,8 @@ class FitCount:
             return Fits(n_members, self._first[0].name, self._first[1].message)
         return Fits(n_members, self._left[0].name if self._left and self._why else "", self._why)
 
-    def _rest(self) -> Generator[None, None, None]:
-        """Lifts the members and puts them back. Where that is in vain too often `_why` says so, and none holds room."""
+    def _rest(self) -> Generator[None, None, bool]:
+        """Lifts the members and puts them back. False: that was in vain too often, as `_why` says, and none holds room."""
         places = [(member, attempt.node_name) for member, attempt in self._placed]
         self.lift()
         is_in_place = False
@@ -153,8 +151,9 @@ class FitCount:
             except NoRoomInTime:
                 self._why, self._n_lifted = f"{AT_LEAST} others have come between each time", len(places)
                 self.lift()
-                return
+                return False
         self._time.resumed()
+        return True
 
     def _put_back(self, places: list[tuple[PodRecord, str]], *, is_as_it_was: bool) -> bool:
         """False: that was in vain, and none holds room. Raises NoRoomInTime where it was so too often."""
