@@ -10,7 +10,7 @@ import contextlib
 import json
 from typing import Any, Final
 
-from aiohttp import WSMsgType, web
+from aiohttp import web
 
 from rayched.client.async_two_way import AsyncExecStream
 from rayched.gateway import remote_channels
@@ -62,9 +62,10 @@ def _ended(exit_code: int | None) -> dict[str, Any]:
 async def _read(socket: web.WebSocketResponse, stream: AsyncExecStream) -> None:
     """What the client sends. When it goes, the program's input ends."""
     async for message in socket:
-        if message.type is not WSMsgType.BINARY or not message.data:
+        whole = remote_channels.bytes_of(message)
+        if not whole:
             continue
-        channel, data = message.data[0], message.data[1:]
+        channel, data = whole[0], whole[1:]
         if channel == STDIN and data:
             await stream.write(data)
         elif channel == RESIZE:

@@ -144,7 +144,7 @@ def _judge(client: AsyncGatewayClient, tls: GatewayTls | None) -> CallerJudge:
 
     if tls is None:
         return CallerJudge("", None)
-    return CallerJudge(tls.identity.trust_domain, tls.fault, TokenJudge(whose, time.monotonic))
+    return CallerJudge(tls.identity.trust_domain, tls.fault, TokenJudge(whose, time.monotonic), tls.hosts)
 
 
 def _secured_page(

@@ -41,7 +41,7 @@ _BELOW: Final[Mapping[str, Mapping[str, Document]]] = {
         **dict.fromkeys(("follow", "previous", "timestamps"), _FLAG),
         **dict.fromkeys(("tailLines", "sinceSeconds", "limitBytes"), _NUMBER),
     },
-    "portforward": {},
+    "portforward": {"ports": _TEXT},
 }
 """Parameters of what is read below an object."""
 _METHODS: Final = {"create": "post", "get": "get", "patch": "patch", "update": "put"}

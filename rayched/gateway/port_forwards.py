@@ -1,5 +1,7 @@
 """Ports of pods, as `kubectl port-forward` opens them: SPDY/3.1 in the messages of one WebSocket, for many connections.
 
+Clients that speak channels in the place of SPDY name the ports in the request (port_channels.py).
+
 Each connection is two streams that the client opens, with these headers:
 
     streamtype   `data` for what is sent, `error` for why it failed: the client reads it to its end
@@ -29,7 +31,8 @@ from rayched.client.errors import ApiError
 from rayched.gateway import remote_channels
 from rayched.gateway.calls import GatewayCall
 from rayched.gateway.identity import node_token_of
-from rayched.gateway.port_input import MESSAGE_BYTES_MAX, PortInput
+from rayched.gateway.port_channels import CHANNEL_BYTES_MAX, CHANNELS, ChannelForwarding, ports_of
+from rayched.gateway.port_input import MESSAGE_BYTES_MAX, PortInput, exchange, port_of, why_failed
 from rayched.gateway.spdy_frames import (
     ResetReason,
     SpdyData,
@@ -47,7 +50,6 @@ SPDY: Final = "SPDY/3.1+portforward.k8s.io"
 _CONNECTIONS_MAX: Final = 64
 """Of one kubectl at a time: as many as a node has."""
 _REQUEST_CHARACTERS_MAX: Final = 64
-_PORT_MAX: Final = 65_535
 _DATA, _ERROR = "data", "error"
 
 _log = logging.getLogger(__name__)
@@ -60,8 +62,15 @@ async def serve_port_forward(request: web.Request, call: GatewayCall) -> web.Str
     def connection(port: int) -> AsyncPortStream:
         return call.client.port_stream(pod, port, namespace, token=token)
 
-    socket = await remote_channels.opened(request, "port-forward", (SPDY,), MESSAGE_BYTES_MAX)
-    await _PortForwarding(socket, connection, pod).run()
+    ports = ports_of(request.query.getall("ports", []))
+    if ports:
+        socket = await remote_channels.opened(request, "port-forward", (SPDY, CHANNELS), CHANNEL_BYTES_MAX)
+    else:
+        socket = await remote_channels.opened(request, "port-forward", (SPDY,), MESSAGE_BYTES_MAX)
+    if socket.ws_protocol == CHANNELS:
+        await ChannelForwarding(socket, connection, pod, ports).run()
+    else:
+        await _PortForwarding(socket, connection, pod).run()
     await socket.close()
     return socket
 
@@ -145,7 +154,7 @@ class _PortForwarding:
 
     def _asked_for(self, headers: Mapping[str, str]) -> _ForwardedConnection | None:
         """The connection that a stream is of, a new one where it is the first. None: the headers name none."""
-        request, port = headers.get("requestid", ""), _port_of(headers.get("port", ""))
+        request, port = headers.get("requestid", ""), port_of(headers.get("port", ""))
         if port is None or not 0 < len(request) <= _REQUEST_CHARACTERS_MAX:
             return None
         found = self._by_request.get(request) or _ForwardedConnection(request, port)
@@ -185,30 +194,20 @@ class _PortForwarding:
         """To its end."""
         # The client has left: its socket's end is noticed where it is read.
         with contextlib.suppress(ConnectionError):
-            why = ""
+            why = b""
             try:
                 await self._carry_open(one)
             except ApiError as error:
-                why = f"error forwarding port {one.port} to pod {self._pod}: {error.message}"
+                why = why_failed(one.port, self._pod, error.message)
             finally:
                 self._forget(one)
-            await self._socket.send_bytes(self._writer.data(one.streams[_ERROR], why.encode(), is_last=True))
+            await self._socket.send_bytes(self._writer.data(one.streams[_ERROR], why, is_last=True))
             await self._socket.send_bytes(self._writer.data(one.streams[_DATA], b"", is_last=True))
 
     async def _carry_open(self, one: _ForwardedConnection) -> None:
         """Raises ApiError and ConnectionError."""
-        async with self._connection(one.port) as stream:
-            sending = asyncio.create_task(one.input.send_to(stream))
-            try:
-                async for data in stream:
-                    await self._socket.send_bytes(self._writer.data(one.streams[_DATA], data))
-            finally:
-                sending.cancel()
-                await asyncio.gather(sending, return_exceptions=True)
 
+        async def say(data: bytes) -> None:
+            await self._socket.send_bytes(self._writer.data(one.streams[_DATA], data))
 
-def _port_of(text: str) -> int | None:
-    """None: the text is none."""
-    if not (text.isascii() and text.isdigit()) or len(text) > len(str(_PORT_MAX)):
-        return None
-    return int(text) if 0 < int(text) <= _PORT_MAX else None
+        await exchange(self._connection(one.port), one.input, say)

@@ -1,8 +1,12 @@
-"""What a client sends into one connection to a port, until the pod takes it. Owner: the event loop."""
+"""One connection to a port of a pod: what its client sends until the pod takes it, and what the pod says.
+
+Owner: the event loop.
+"""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 from rayched.client.async_two_way import AsyncPortStream
@@ -10,6 +14,7 @@ from rayched.client.async_two_way import AsyncPortStream
 MESSAGE_BYTES_MAX: Final = 256 << 10
 WAITING_MAX: Final = 4
 """Messages of one connection. Who has more to say waits, and whoever shares a socket with it."""
+_PORT_MAX: Final = 65_535
 
 
 class PortInput:
@@ -37,3 +42,27 @@ class PortInput:
         # Wakes who waits to put something in.
         while not self._waiting.empty():
             self._waiting.get_nowait()
+
+
+async def exchange(connection: AsyncPortStream, given: PortInput, say: Callable[[bytes], Awaitable[None]]) -> None:
+    """Until the pod has said all. Raises ApiError, and what `say` raises."""
+    async with connection as stream:
+        sending = asyncio.create_task(given.send_to(stream))
+        try:
+            async for data in stream:
+                await say(data)
+        finally:
+            sending.cancel()
+            await asyncio.gather(sending, return_exceptions=True)
+
+
+def why_failed(port: int, pod: str, message: str) -> bytes:
+    """What a client is told of a connection that there is none of, or no more."""
+    return f"error forwarding port {port} to pod {pod}: {message}".encode()
+
+
+def port_of(text: str) -> int | None:
+    """None: the text is none."""
+    if not (text.isascii() and text.isdigit()) or len(text) > len(str(_PORT_MAX)):
+        return None
+    return int(text) if 0 < int(text) <= _PORT_MAX else None

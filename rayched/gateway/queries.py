@@ -15,7 +15,10 @@ _TRUE: Final = ("1", "t", "T", "true", "TRUE", "True")
 _FALSE: Final = ("", "0", "f", "F", "false", "FALSE", "False")
 """What Go's ParseBool takes."""
 _ALL: Final = "All"
-_REVISION_MAX: Final = 2**63 - 1
+NUMBER_MAX: Final = 2**63 - 1
+"""What a field of 64 bits holds."""
+_DIGITS_MAX: Final = 40
+"""Python reads no text of some thousand digits as a number."""
 INCLUDE_METADATA, INCLUDE_OBJECT, INCLUDE_NONE = "Metadata", "Object", "None"
 
 
@@ -90,9 +93,10 @@ def revision(text: str) -> int:
     """A resourceVersion as a revision; "" and "0" are 0."""
     if not text:
         return 0
-    if not (text.isascii() and text.isdigit()) or int(text) > _REVISION_MAX:
+    found = _whole_number(text)
+    if found is None:
         raise bad_request(f'resourceVersion: found "{text[:40]}", want a number')
-    return int(text)
+    return found
 
 
 def flag(query: Mapping[str, str], name: str) -> bool:
@@ -106,9 +110,10 @@ def number(query: Mapping[str, str], name: str) -> int | None:
     text = query.get(name, "")
     if not text:
         return None
-    if not (text.isascii() and text.isdigit()) or int(text) > _REVISION_MAX:
+    found = _whole_number(text)
+    if found is None:
         raise bad_request(f'{name}: found "{text[:40]}", want a whole number from 0 on')
-    return int(text)
+    return found
 
 
 def dry_run(given: object) -> bool:
@@ -118,3 +123,16 @@ def dry_run(given: object) -> bool:
         if word != _ALL:
             raise bad_request(f"dryRun: found {str(word)[:40]!r}, want {_ALL}")
     return bool(words)
+
+
+def is_unicode(text: str) -> bool:
+    """Whether it can be written as UTF-8. Bytes of a request that are none come as halves of pairs."""
+    return text.isascii() or not any("\ud800" <= character <= "\udfff" for character in text)
+
+
+def _whole_number(text: str) -> int | None:
+    """From 0 to NUMBER_MAX; None: the text is none."""
+    if not (text.isascii() and text.isdigit()) or len(text) > _DIGITS_MAX:
+        return None
+    number = int(text)
+    return number if number <= NUMBER_MAX else None

@@ -2,6 +2,8 @@
 
     0 standard input   1 standard output   2 standard error   3 how it ended, a Status   4 terminal size   255 a channel ends
 
+Messages are bytes. What comes as text, as the official Python client sends a text, is its bytes in UTF-8.
+
 What the replica or the node refuses is told on the socket: any other answer means to kubectl that there are no WebSockets.
 
 Source: remotecommand of client-go and v5.channel.k8s.io, Kubernetes 1.34.
@@ -15,7 +17,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Final, TypeVar
 
-from aiohttp import web
+from aiohttp import WSMessage, WSMsgType, web
 
 from rayched.client.errors import ApiError
 from rayched.gateway.statuses import StatusSubject, bad_request, of_stream_error
@@ -43,6 +45,17 @@ async def opened(
         raise bad_request(f"{verb}: the handshake of a WebSocket has no key, or is of a version or a connection that is none")
     await socket.prepare(request)
     return socket
+
+
+def bytes_of(message: WSMessage) -> bytes:
+    """With the channel as the first one; empty: the message has none."""
+    match message.type:
+        case WSMsgType.BINARY:
+            return bytes(message.data)
+        case WSMsgType.TEXT:
+            return str(message.data).encode()
+        case _:
+            return b""
 
 
 async def carry(

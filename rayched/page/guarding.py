@@ -16,7 +16,7 @@ from typing import Final
 from rayched.api.hosts import is_loopback
 
 METHODS: Final = ("GET", "HEAD", "POST")
-_OWN_SITES: Final = ("same-origin", "none")
+OWN_SITES: Final = ("same-origin", "none")
 _POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
     "frame-ancestors 'none'; base-uri 'none'; form-action 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
@@ -55,7 +55,7 @@ def refusal_of(method: str, scheme: str, headers: Mapping[str, str], hosts: froz
         return Refusal(405, f"method: found {method[:20]!r}, allowed are {', '.join(METHODS)}")
     if "Origin" in headers and headers["Origin"].lower() != f"{scheme}://{host}".lower():
         return Refusal(403, "requests of other pages are not answered")
-    if headers.get("Sec-Fetch-Site", "none") not in _OWN_SITES:
+    if headers.get("Sec-Fetch-Site", "none") not in OWN_SITES:
         return Refusal(403, "requests from other sites are not answered")
     if method == "POST" and headers.get("Content-Type", "").partition(";")[0].strip().lower() != "application/json":
         return Refusal(415, "Content-Type: want application/json")

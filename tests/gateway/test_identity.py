@@ -70,7 +70,7 @@ class Secured:
 def web_flags(made: PkiDirectory) -> list[str]:
     """Of a gateway, with a certificate of its own."""
     identity = Identity(made.trust_domain, IdentityKind.WEB, "gateway-0")
-    made.issue(leaf_request(identity.trust_domain, identity.kind, identity.name))
+    made.issue(leaf_request(identity.trust_domain, identity.kind, identity.name, ["gateway.example"]))
     files = TlsFiles.within(made.place_of(identity))
     return [
         *("--tls-cert-file", str(files.certificate), "--tls-private-key-file", str(files.key)),
@@ -152,10 +152,34 @@ def test_whoever_shows_no_certificate_is_told_that_the_gateway_lives_and_nothing
         ask(secured.url.replace("https", "http"), "/livez")
 
 
+@pytest.mark.row("KC18")
 def test_a_page_in_a_browser_that_has_a_certificate_is_refused(secured: Secured) -> None:
     admin = secured.tls(secured.issue("user", "admin"))
-    answer = ask(secured.url, "/api/v1/pods", headers={"Origin": "https://elsewhere.example"}, tls=admin)
-    assert reason_of(answer) == (403, "Forbidden")
+    for headers in ({"Origin": "https://elsewhere.example"}, {"Origin": secured.url}, {"Sec-Fetch-Site": "cross-site"}):
+        answer = ask(secured.url, "/api/v1/pods", headers=headers, tls=admin)
+        assert reason_of(answer) == (403, "Forbidden"), headers
+
+
+@pytest.mark.row("KC18", "KC41")
+def test_a_socket_is_opened_with_the_origin_of_the_gateways_own_names_alone(secured: Secured) -> None:
+    admin, nobody = secured.tls(secured.issue("user", "admin")), secured.tls(None)
+    own = secured.url.removeprefix("https://")
+    place = "/api/v1/namespaces/team-a/pods/web/attach"
+    for origin, host, refused in (
+        (secured.url, own, False),
+        ("https://localhost:7", "localhost:7", False),
+        ("https://gateway.EXAMPLE", "Gateway.example", False),
+        (f"http://{own}", own, True),
+        ("https://elsewhere.example", own, True),
+        ("https://gateway.example", own, True),
+        ("https://rebound.example", "rebound.example", True),
+        ("null", own, True),
+    ):
+        # Half of a handshake, so that one that is let in is a bad request.
+        headers = {"Upgrade": "websocket", "Origin": origin, "Host": host}
+        answer = reason_of(ask(secured.url, place, headers=headers, tls=admin))
+        assert answer == ((403, "Forbidden") if refused else (400, "BadRequest")), (origin, host)
+        assert ask(secured.url, place, headers=headers, tls=nobody).status == (403 if refused else 401)
 
 
 def of_this(secured: Secured, uris: Sequence[str], usages: Any = (CLIENT,), **more: Any) -> Pair:

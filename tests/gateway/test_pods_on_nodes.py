@@ -9,13 +9,12 @@ import os
 import socket
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlencode
 
-import aiohttp
 import pytest
+from kubernetes import client as kubernetes_client
+from kubernetes.stream import portforward, stream
 
 from rayched.client import Client
 from rayched.gateway.spdy_frames import ResetReason, SpdyPing, SpdyReset
@@ -24,8 +23,10 @@ from rayched.replica.etcd.etcd_server import EtcdServer
 from rayched.server.app import ServerOptions
 from rayched.store.keys import Keys
 from tests.cli.cluster import run_here, started
+from tests.gateway import raw_exec
 from tests.gateway.kubectl import KUBECTL, Kubectl
 from tests.gateway.port_forwarding import port_forward, tls_before
+from tests.gateway.raw_exec import SECONDS_MAX, Executed
 from tests.gateway.requests import ask
 from tests.nodes.conftest import no_shim_is_left
 from tests.nodes.real_node import AgentProcess, a_pod, in_phase, ready, registered, sh, until
@@ -125,54 +126,8 @@ def test_kubectl_shows_what_nodes_and_pods_use(client: Client, agent: AgentProce
     assert ask(url, "/apis/metrics.k8s.io/v1beta1/nodes", "DELETE").status == 405
 
 
-@dataclass
-class Executed:
-    """What a program wrote, and the Status of its end."""
-
-    out: bytes = b""
-    errors: bytes = b""
-    status: dict[str, Any] = field(default_factory=dict)
-
-
-SECONDS_MAX = 60.0
-
-
-async def _execute(url: str, pod: str, command: tuple[str, ...], data: bytes | None, token: str) -> Executed:
-    """As kubectl does it, with the token that it would send over TLS."""
-    found = Executed()
-    query = [("command", word) for word in command] + [("stdout", "true"), ("stderr", "true")]
-    query += [] if data is None else [("stdin", "true")]
-    place = f"{url}/api/v1/namespaces/default/pods/{pod}/exec?{urlencode(query)}"
-    headers = {"Authorization": f"Bearer {token}"} if token else {}
-    async with (
-        aiohttp.ClientSession() as session,
-        session.ws_connect(place, protocols=("v5.channel.k8s.io",), headers=headers) as socket,
-    ):
-        assert socket.protocol == "v5.channel.k8s.io"
-        # Both at once: a program that answers while it reads would wait for us otherwise.
-        sending = asyncio.create_task(_send(socket, data))
-        async for message in socket:
-            channel, text = message.data[0], message.data[1:]
-            if channel == 1:
-                found.out += text
-            elif channel == 2:
-                found.errors += text
-            elif channel == 3:
-                found.status = json.loads(text)
-        await sending
-    return found
-
-
-async def _send(socket: aiohttp.ClientWebSocketResponse, data: bytes | None) -> None:
-    if data is None:
-        return
-    for start in range(0, len(data), 10_000):
-        await socket.send_bytes(b"\0" + data[start : start + 10_000])
-    await socket.send_bytes(b"\xff\0")
-
-
 def execute(url: str, pod: str, *command: str, data: bytes | None = None, token: str = TOKEN) -> Executed:
-    return asyncio.run(asyncio.wait_for(_execute(url, pod, command, data, token), SECONDS_MAX))
+    return raw_exec.execute(url, pod, *command, data=data, token=token)
 
 
 @pytest.mark.row("KC24")
@@ -203,11 +158,10 @@ def test_who_does_not_know_the_nodes_token_runs_nothing(
     assert (tmp_path / "done").exists()
 
 
-@pytest.fixture(scope="module")
-def echo(client: Client, agent: AgentProcess) -> tuple[str, int]:
-    """A pod that echoes what comes to a port, and that port."""
+def a_listening_pod(client: Client, program: str) -> tuple[str, int]:
+    """One that runs a program of Python, which listens at the port that it is given; and that port."""
     (port,) = free_ports(1)
-    name = a_running_pod(client, sys.executable, "-c", ECHO, str(port))
+    name = a_running_pod(client, sys.executable, "-c", program, str(port))
 
     def listens() -> bool:
         with socket.socket() as one:
@@ -215,6 +169,12 @@ def echo(client: Client, agent: AgentProcess) -> tuple[str, int]:
 
     until(listens, "it listens", SECONDS_MAX)
     return name, port
+
+
+@pytest.fixture(scope="module")
+def echo(client: Client, agent: AgentProcess) -> tuple[str, int]:
+    """A pod that echoes what comes to a port, and that port."""
+    return a_listening_pod(client, ECHO)
 
 
 @pytest.fixture(scope="module")
@@ -316,3 +276,117 @@ def test_kubectl_attaches_to_what_a_container_writes_from_then_on_until_it_ends(
         assert [running.line() for _ in range(3)] == ["tick"] * 3
         stop.touch()
         assert running.line_with("last") and running.process.wait(SECONDS_MAX) == 0
+
+
+GREETER = """
+import socket, sys
+with socket.create_server(("127.0.0.1", int(sys.argv[1]))) as listener:
+    while True:
+        with listener.accept()[0] as one:
+            one.sendall(b"hello")
+"""
+
+
+@pytest.fixture(scope="module")
+def official(url: str) -> Any:
+    """The official Python client, with the node's token."""
+    configuration = kubernetes_client.Configuration(host=url, api_key={"authorization": f"Bearer {TOKEN}"})
+    return kubernetes_client.CoreV1Api(kubernetes_client.ApiClient(configuration))
+
+
+@pytest.mark.row("KC41")
+def test_the_official_client_runs_programs_and_attaches(
+    client: Client, agent: AgentProcess, official: Any, tmp_path: Path
+) -> None:
+    name, stop = a_running_pod(client, "sleep", "1000"), tmp_path / "stop"
+
+    def run(pod: str, *command: str, **more: Any) -> Any:
+        program = {"command": list(command), "stdout": True, "stderr": True}
+        return stream(official.connect_get_namespaced_pod_exec, pod, "default", **program, **more)
+
+    assert run(name, "echo", "two words") == "two words\n"
+    reads = run(name, *sh("cat; echo wrong >&2; exit 3"), stdin=True, _preload_content=False)
+    reads.write_stdin("texts, ")
+    reads.write_stdin(b"and bytes")
+    reads.close_channel(0)
+    reads.run_forever(timeout=SECONDS_MAX)
+    assert (reads.read_stdout(), reads.read_stderr(), reads.returncode) == ("texts, and bytes", "wrong\n", 3)
+    nowhere = run("nobody", "true", _preload_content=False)
+    nowhere.run_forever(timeout=SECONDS_MAX)
+    assert "not found" in json.loads(nowhere.read_channel(3))["message"]
+    ticks = a_running_pod(client, *sh(f"until [ -e {stop} ]; do echo tick; sleep 0.2; done"))
+    attached = stream(
+        official.connect_get_namespaced_pod_attach, ticks, "default", stdout=True, stderr=True, _preload_content=False
+    )
+    assert [attached.readline_stdout(timeout=SECONDS_MAX) for _ in range(3)] == ["tick"] * 3
+    stop.touch()
+    attached.run_forever(timeout=SECONDS_MAX)
+    assert attached.returncode == 0
+
+
+@pytest.mark.row("KC41")
+def test_the_official_client_reaches_ports_of_a_pod_and_is_told_why_it_does_not(
+    client: Client, echo: tuple[str, int], official: Any
+) -> None:
+    name, port = echo
+    (closed,) = free_ports(1)
+
+    def forwarded(pod: str, *ports: int) -> Any:
+        named = ",".join(map(str, ports))
+        return portforward(official.connect_get_namespaced_pod_portforward, pod, "default", ports=named)
+
+    def received(one: Any, size: int) -> bytes:
+        found = b""
+        one.settimeout(SECONDS_MAX)
+        while len(found) < size and (data := one.recv(1 << 16)):
+            found += data
+        return found
+
+    both = forwarded(name, port, closed)
+    until(lambda: bool(both.error(closed)), "it says why", SECONDS_MAX)
+    assert f"error forwarding port {closed} to pod {name}" in both.error(closed) and "refused" in both.error(closed)
+    data = os.urandom(300_000)
+    both.socket(port).sendall(data)
+    assert received(both.socket(port), len(data)) == data and both.error(port) is None
+    both.close()
+    until(lambda: not both.connected, "it is over", SECONDS_MAX)
+    greeter, there = a_listening_pod(client, GREETER)
+    short = forwarded(greeter, there)
+    # The pod has said all, so the socket is closed.
+    assert received(short.socket(there), 100) == b"hello"
+    until(lambda: not short.connected, "it is over", SECONDS_MAX)
+
+
+@pytest.mark.row("KC18", "KC41")
+def test_only_the_gateways_own_origin_opens_a_socket(client: Client, agent: AgentProcess, url: str) -> None:
+    place = f"/api/v1/namespaces/default/pods/{a_running_pod(client, 'sleep', '1000')}/attach?stdout=true"
+    own = url.removeprefix("http://")
+    handshake = {
+        "Upgrade": "websocket",
+        "Connection": "Upgrade",
+        "Sec-WebSocket-Version": "13",
+        "Sec-WebSocket-Key": "AAAAAAAAAAAAAAAAAAAAAA==",
+        "Sec-WebSocket-Protocol": "v5.channel.k8s.io",
+    }
+    port = own.rpartition(":")[2]
+    for origin, code in (
+        (f"http://{own}", 101),
+        (f"HTTP://{own}", 101),
+        (f"https://{own}", 403),
+        ("http://127.0.0.1:1", 403),
+        (f"http://localhost:{port}", 403),
+        (f"http://{own}.example.com", 403),
+        ("http://example.com", 403),
+        ("null", 403),
+        ("", 403),
+    ):
+        answer = ask(url, place, headers={**handshake, "Origin": origin})
+        assert answer.status == code, origin
+    rebound = {"Host": f"rebound.example:{port}", "Origin": f"http://rebound.example:{port}"}
+    assert ask(url, place, headers={**handshake, **rebound}).status == 403
+    assert ask(url, place, headers={**handshake, "Origin": url, "Sec-Fetch-Site": "cross-site"}).status == 403
+    # What is no handshake has no Origin, not even this one.
+    for method in ("GET", "POST"):
+        assert ask(url, "/api/v1/pods", method, headers={"Origin": url}).status == 403
+        assert ask(url, place, method, headers={"Origin": url, "Upgrade": "SPDY/3.1"}).status == 403
+    assert ask(url, "/api/v1/pods", "POST", headers={**handshake, "Origin": url}).status == 403

@@ -14,6 +14,7 @@ from rayched.client.contexts import NO_CONTEXT, write_context_file
 from rayched.gateway import paths, queries
 from rayched.gateway.calls import _without
 from rayched.gateway.gateway import GatewayError, settings_of
+from rayched.gateway.port_channels import ports_of
 from rayched.gateway.served import find
 from rayched.gateway.statuses import StatusFailure, StatusSubject, of_manifest
 from rayched.pki.tls_files import TlsFiles
@@ -175,3 +176,13 @@ def test_an_address_that_is_none_is_refused() -> None:
             settings_of(listen, None)
     assert settings_of("[::1]:0", None, NO_CONTEXT).host == "::1"
     assert is_loopback("127.8.9.1") and not is_loopback("127.0.0.1.example.com")
+
+
+def test_ports_are_named_once_each_with_commas_or_without() -> None:
+    assert ports_of([]) == []
+    assert ports_of(["80"]) == [80]
+    assert ports_of(["80,8080", "65535"]) == [80, 8080, 65_535]
+    for wrong in ("", "0", "65536", "80,80", "x", "+1", "80,", "9" * 5_000):
+        with pytest.raises(StatusFailure, match="ports: found") as failure:
+            ports_of([wrong])
+        assert failure.value.code == 400

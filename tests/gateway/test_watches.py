@@ -156,6 +156,9 @@ def test_what_a_page_in_a_browser_can_send_is_refused(url: str) -> None:
     for headers in (
         {"Origin": "http://example.com"},
         {"Origin": "null"},
+        {"Origin": url},
+        {"Sec-Fetch-Site": "cross-site"},
+        {"Sec-Fetch-Site": "same-site"},
         {"Host": "example.com"},
         {"Host": "rebound.example:7620"},
     ):
