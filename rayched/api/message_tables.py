@@ -37,6 +37,8 @@ MAX_FINDINGS: Final = 500
 _INT32: Final = (-(2**31), 2**31 - 1)
 _INT64: Final = (-(2**63), 2**63 - 1)
 _EPOCH: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+_SECONDS_MIN, _SECONDS_MAX = -62_135_596_800, 253_402_300_799
+"""Since then, of the years 1 to 9999."""
 _RFC3339 = re.compile(r"(\d{4})-(\d\d)-(\d\d)[Tt](\d\d):(\d\d):(\d\d)(?:\.(\d{1,9})\d*)?(?:[Zz]|([+-])(\d\d):(\d\d))", re.ASCII)
 _PLAIN_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 
@@ -178,8 +180,9 @@ class TimestampCodec:
         target.nanos = int((found[7] or "0").ljust(9, "0"))
 
     def write(self, message: Any) -> Any:
-        moment = _EPOCH + datetime.timedelta(seconds=message.seconds)
-        fraction = f".{message.nanos:09d}".rstrip("0") if message.nanos else ""
+        # What an agent reports, for example, is not held to the years that a text can say.
+        moment = _EPOCH + datetime.timedelta(seconds=min(max(message.seconds, _SECONDS_MIN), _SECONDS_MAX))
+        fraction = f".{message.nanos:09d}".rstrip("0") if 0 < message.nanos < 1_000_000_000 else ""
         return f"{moment.strftime('%Y').zfill(4)}{moment.strftime('-%m-%dT%H:%M:%S')}{fraction}Z"
 
 
@@ -228,6 +231,9 @@ class MessageTable:
         where = join(path, key) if _PLAIN_KEY.fullmatch(key) else key_of(path, key)
         if key in self.unused:
             findings.warning(where, "is not used by rayched and is left out")
+            return
+        if len(findings.errors) >= MAX_FINDINGS:
+            # It would not be kept, and looking for a field that is like it takes its time.
             return
         close = difflib.get_close_matches(key[:80], [*self.fields, *self.unused], n=1, cutoff=0.75)
         hint = f'; did you mean "{close[0]}"?' if close else ""

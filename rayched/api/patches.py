@@ -8,6 +8,7 @@ Source: RFC 7386 (merge), RFC 6902 (JSON).
 from __future__ import annotations
 
 import copy
+import json
 from typing import Any, Final
 
 from rayched.api.errors import quoted
@@ -15,6 +16,10 @@ from rayched.api.errors import quoted
 Document = dict[str, Any]
 
 _OPERATIONS: Final = ("add", "remove", "replace", "move", "copy", "test")
+_OPERATIONS_MAX: Final = 10_000
+_COPIED_CHARACTERS_MAX: Final = 1 << 18
+"""As JSON, of all copies of one patch: copies of copies grow without end. Kubernetes' API server bounds both as well."""
+_INDEX_DIGITS_MAX: Final = 9
 
 
 class PatchFault(ValueError):
@@ -38,11 +43,18 @@ def json_patch(document: Any, operations: Any) -> Any:
     """Each operation in turn, all or none. Raises PatchFault."""
     if not isinstance(operations, list):
         raise PatchFault('a JSON patch is a list of operations, as in [{"op": "replace", "path": "/spec/priority", "value": 5}]')
+    if len(operations) > _OPERATIONS_MAX:
+        raise PatchFault(f"a JSON patch has at most {_OPERATIONS_MAX} operations, found {len(operations)}")
     result = copy.deepcopy(document)
+    copied = 0
     for number, operation in enumerate(operations):
         where = f"operation {number}"
         if not isinstance(operation, dict) or operation.get("op") not in _OPERATIONS:
             raise PatchFault(f"{where}: op: want one of {', '.join(_OPERATIONS)}")
+        if operation["op"] == "copy":
+            copied += len(json.dumps(_at(result, _pointer(operation, "from", where), where)))
+            if copied > _COPIED_CHARACTERS_MAX:
+                raise PatchFault(f"{where}: the copies of this patch come to more than {_COPIED_CHARACTERS_MAX} characters")
         result = _operated(result, operation, where)
     return result
 
@@ -57,10 +69,10 @@ def _operated(document: Any, operation: Document, where: str) -> Any:
         return document
     if name in ("move", "copy"):
         source = _pointer(operation, "from", where)
-        value = copy.deepcopy(_at(document, source, where))
+        value = _at(document, source, where)
         if name == "move":
-            document = _removed(document, source, where)
-        return _added(document, path, value, where)
+            return _added(_removed(document, source, where), path, value, where)
+        return _added(document, path, copy.deepcopy(value), where)
     if name == "add":
         return _added(document, path, copy.deepcopy(operation["value"]), where)
     _at(document, path, where)
@@ -92,7 +104,7 @@ def _at(document: Any, path: list[str], where: str) -> Any:
 
 
 def _index(items: list[Any], part: str, where: str, end: int = 0) -> int:
-    if not part.isdecimal() or int(part) >= len(items) + end:
+    if not part.isdecimal() or len(part) > _INDEX_DIGITS_MAX or int(part) >= len(items) + end:
         raise PatchFault(f"{where}: {quoted(part)} is no place in a list of {len(items)}")
     return int(part)
 

@@ -86,40 +86,58 @@ def _merge_field(target: Document, key: str, value: Any, type_name: str, path: s
 
 def _merged_list(target: list[Any], patch: list[Any], rule: MergedList, path: str, depth: int) -> list[Any]:
     if rule.key == SET:
-        return target + [one for one in patch if one not in target]
+        known = {one for one in target if _is_plain(one)}
+        return target + [one for one in patch if one not in (known if _is_plain(one) else target)]
     if any(isinstance(one, dict) and one.get(_PATCH) == "replace" and rule.key not in one for one in patch):
         return [one for one in patch if not (isinstance(one, dict) and _PATCH in one)]
-    found = list(target)
+    # By key, as a patch may bring many items.
+    found: list[Any] = list(target)
+    places: dict[Any, int] = {}
+    for at, one in enumerate(found):
+        if isinstance(one, dict) and _is_plain(one.get(rule.key)):
+            places.setdefault(one.get(rule.key), at)
     for item in patch:
         if not isinstance(item, dict) or rule.key not in item:
             raise PatchFault(f"{path}: each item needs its {rule.key}")
-        at = next((n for n, one in enumerate(found) if isinstance(one, dict) and one.get(rule.key) == item[rule.key]), None)
-        merged = _merged_object(
-            {} if at is None else found[at], item, rule.item, f"{path}[{rule.key}={item[rule.key]}]", depth - 1
-        )
-        if merged is None:
-            if at is not None:
-                del found[at]
-        elif at is None:
+        key = item[rule.key]
+        if not _is_plain(key):
+            raise PatchFault(f"{path}: the {rule.key} of an item is neither an object nor a list")
+        place = places.get(key)
+        before = {} if place is None else found[place]
+        merged = _merged_object(before, item, rule.item, f"{path}[{rule.key}={key}]", depth - 1)
+        if place is None and merged is not None:
+            places[key] = len(found)
             found.append(merged)
-        else:
-            found[at] = merged
-    return found
+        elif place is not None:
+            found[place] = merged
+            if merged is None:
+                del places[key]
+    return [one for one in found if one is not None]
 
 
 def _in_order(items: list[Any], order: list[Any], rule: MergedList) -> list[Any]:
     """Items that the order names as it says; the others, which the patch's author did not know, where they were before."""
 
+    def key_of(item: Any) -> Any:
+        return item.get(rule.key) if rule.key != SET and isinstance(item, dict) else item
+
+    named: dict[Any, int] = {}
+    for number, key in enumerate(map(key_of, order)):
+        if _is_plain(key):
+            named.setdefault(key, number)
+
     def place_of(item: Any) -> int | None:
-        named = item.get(rule.key) if rule.key != SET and isinstance(item, dict) else item
-        for place, one in enumerate(order):
-            if (one.get(rule.key) if rule.key != SET and isinstance(one, dict) else one) == named:
-                return place
-        return None
+        key = key_of(item)
+        return named.get(key) if _is_plain(key) else None
 
     places = [place_of(item) for item in items]
     known = iter(sorted((place, at) for at, place in enumerate(places) if place is not None))
     return [item if place is None else items[next(known)[1]] for item, place in zip(items, places, strict=True)]
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether it is one value, that can be a key."""
+    return not isinstance(value, dict | list)
 
 
 def _list(value: Any, path: str) -> list[Any]:

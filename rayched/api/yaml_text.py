@@ -275,12 +275,13 @@ def _load_json(text: str, source: str) -> list[Any]:
     except ValueError as error:
         # A number that is too long.
         raise json.JSONDecodeError(str(error), text, 0) from None
-    if _depth_exceeds(document, MAX_DEPTH):
+    if depth_exceeds(document, MAX_DEPTH):
         raise TextError(f"{source}: values are nested more than {MAX_DEPTH} levels deep")
     return [document]
 
 
-def _depth_exceeds(document: Any, limit: int) -> bool:
+def depth_exceeds(document: Any, limit: int) -> bool:
+    """Whether dictionaries and lists lie in each other on more levels."""
     level = [document]
     for _ in range(limit + 1):
         level = [inner for one in level for inner in _inside(one)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any, Final
 
-from rayched.api.yaml_text import TextError, load_all
+from rayched.api.yaml_text import MAX_DEPTH, TextError, depth_exceeds, load_all
 from rayched.gateway import protobuf_bodies
 from rayched.gateway.statuses import StatusFailure, bad_request, unsupported_type
 
@@ -32,7 +32,7 @@ def read_document(body: bytes, content_type: str) -> Document:
             return protobuf_bodies.read(body)
         except protobuf_bodies.UnreadableBody as error:
             raise StatusFailure(415, "UnsupportedMediaType", str(error)) from None
-    found = _read_yaml(body) if content_type == YAML else read_json(body)
+    found = _checked(_read_yaml(body), body) if content_type == YAML else read_json(body)
     if not isinstance(found, dict):
         raise bad_request("the body must be an object")
     return found
@@ -41,9 +41,23 @@ def read_document(body: bytes, content_type: str) -> Document:
 def read_json(body: bytes) -> Any:
     """Any JSON value. A field that is there twice is refused, as one of the two would be lost."""
     try:
-        return json.loads(body, object_pairs_hook=_once_each)
+        found = json.loads(body.decode(), object_pairs_hook=_once_each)
     except (ValueError, RecursionError) as error:
         raise bad_request(f"the body is no JSON: {error}") from None
+    return _checked(found, body)
+
+
+def _checked(found: Any, body: bytes) -> Any:
+    """What all that follows relies on: it is not deep, and its texts can be written again. Raises StatusFailure."""
+    if depth_exceeds(found, MAX_DEPTH):
+        raise bad_request(f"the body has values that are nested more than {MAX_DEPTH} levels deep")
+    if b"\\u" in body or b"\\U" in body:
+        # Such an escape may be half of a pair, which is in no text of Unicode.
+        try:
+            json.dumps(found, ensure_ascii=False).encode()
+        except UnicodeEncodeError:
+            raise bad_request("the body has text that is not valid Unicode: half of a pair of \\u escapes") from None
+    return found
 
 
 def _once_each(pairs: list[tuple[str, Any]]) -> Document:

@@ -19,6 +19,8 @@ Document = dict[str, Any]
 
 _STRICT, _WARN, _IGNORE = "Strict", "Warn", "Ignore"
 _CHOSEN_BY_SERVER: Final = ("uid", "creationTimestamp", "generation", "selfLink", "managedFields")
+_UNKNOWN_MAX: Final = 64
+"""Fields that nobody knows and that are left out: each costs a copy of the document."""
 _STEP: Final = re.compile(r'\.?([A-Za-z_][A-Za-z0-9_]*)|\[(\d+)\]|\["((?:[^"\\]|\\.)*)"\]')
 
 
@@ -93,7 +95,7 @@ def _read(call: GatewayCall, document: Document, subject: StatusSubject) -> AnyO
         found = read_object(document)
     except ManifestErrors as errors:
         unknown = [error for error in errors.errors if error.unknown]
-        if validation == _STRICT or not unknown:
+        if validation == _STRICT or not 0 < len(unknown) <= _UNKNOWN_MAX:
             raise of_manifest(errors, subject) from None
         rest = document
         for error in unknown:

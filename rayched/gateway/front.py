@@ -36,8 +36,8 @@ from rayched.gateway.calls import GatewayAnswer, GatewayCall
 from rayched.gateway.identity import CallerIdentity, CallerJudge
 from rayched.gateway.limits import BODY_BYTES_MAX, BodyBudget, body_size
 from rayched.gateway.paths import ResourcePath
-from rayched.gateway.queries import accepted_form, accepts_aggregated, list_query
-from rayched.gateway.statuses import StatusFailure, not_allowed
+from rayched.gateway.queries import accepted_form, accepts_aggregated, is_unicode, list_query
+from rayched.gateway.statuses import StatusFailure, bad_request, not_allowed
 from rayched.gateway.watches import serve_watch
 
 _log = logging.getLogger(__name__)
@@ -110,6 +110,8 @@ class GatewayFront:
             return _failed(StatusFailure(500, "InternalError", "internal error; the gateway's log has the cause"))
 
     async def _served(self, request: web.Request) -> web.StreamResponse:
+        if not is_unicode(request.raw_path):
+            raise bad_request("the request's address has bytes that are not UTF-8")
         if request.path in ("/livez", "/healthz"):
             return web.Response(text="ok")
         if request.path == "/readyz":
@@ -127,7 +129,7 @@ class GatewayFront:
             path=path,
             client=client,
             query=request.query,
-            body=await request.read(),
+            body=await _body_of(request),
             content_type=request.headers.get("Content-Type", "").partition(";")[0].strip().lower(),
             form=accepted_form(request.headers.get("Accept", "")),
             now=self._clock(),
@@ -157,6 +159,14 @@ class GatewayFront:
         if serve is None:
             raise not_allowed(request.method)
         return _answered(await serve(call), call)
+
+
+async def _body_of(request: web.Request) -> bytes:
+    """Raises StatusFailure where it is not what its headers say, compressed for example."""
+    try:
+        return await request.read()
+    except web.RequestPayloadError as error:
+        raise bad_request(f"the body cannot be read: {' '.join(str(error).split())}") from None
 
 
 def _discovered(request: web.Request, parts: list[str]) -> web.Response:
@@ -215,5 +225,6 @@ def _failed(failure: StatusFailure) -> web.Response:
 
 
 def _json(code: int, document: dict[str, Any], content_type: str = "application/json") -> web.Response:
-    body = json.dumps(document, separators=(",", ":"), ensure_ascii=False).encode()
+    # What a message repeats of a request may be half of a pair, which UTF-8 has no bytes for.
+    body = json.dumps(document, separators=(",", ":"), ensure_ascii=False).encode(errors="replace")
     return web.Response(status=code, body=body, headers={"Content-Type": content_type, "Cache-Control": "no-cache, private"})

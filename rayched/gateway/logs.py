@@ -64,4 +64,7 @@ def _moment(text: str) -> datetime | None:
         found = datetime.fromisoformat(text)
     except ValueError:
         raise bad_request(f'sinceTime: found "{text[:40]}", want a time such as 2025-01-31T12:00:00Z') from None
-    return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
+    try:
+        return (found if found.tzinfo is not None else found.replace(tzinfo=UTC)).astimezone(UTC)
+    except OverflowError:
+        raise bad_request(f'sinceTime: found "{text[:40]}", want a time of the years 1 to 9999') from None

@@ -16,11 +16,12 @@ import grpc
 from rayched.api.kinds import AnyObject, Kind, unwrap
 from rayched.api.patches import PatchFault, json_patch, merge_patch
 from rayched.api.strategic_patches import strategic_patch
+from rayched.api.yaml_text import MAX_DEPTH, depth_exceeds
 from rayched.client.errors import ApiError
 from rayched.client.gateway_client import AsyncGatewayClient
 from rayched.gateway import bodies, rendering
 from rayched.gateway.calls import Document, GatewayAnswer, GatewayCall, read_manifest
-from rayched.gateway.queries import ListQuery, dry_run, list_query, number, revision
+from rayched.gateway.queries import NUMBER_MAX, ListQuery, dry_run, list_query, number, revision
 from rayched.gateway.statuses import (
     StatusCause,
     StatusFailure,
@@ -36,6 +37,7 @@ PAGE_MAX: Final = 500
 _ATTEMPTS_MAX: Final = 5
 _SERVER_SIDE_APPLY: Final = "application/apply-patch+yaml"
 _BACKGROUND, _FOREGROUND, _ORPHAN = "Background", "Foreground", "Orphan"
+_TOO_DEEP: Final = f"the patch leaves values that are nested more than {MAX_DEPTH} levels deep"
 
 
 async def get(call: GatewayCall) -> GatewayAnswer:
@@ -107,8 +109,12 @@ def patcher(call: GatewayCall) -> Callable[[Document], Document]:
                 after = merge_patch(before, body)
         except PatchFault as error:
             raise invalid(call.subject, [StatusCause("patch", str(error))]) from None
+        except RecursionError:
+            raise bad_request(_TOO_DEEP) from None
         if not isinstance(after, dict):
             raise bad_request("the patch leaves no object")
+        if depth_exceeds(after, MAX_DEPTH):
+            raise bad_request(_TOO_DEEP)
         return after
 
     return change
@@ -148,8 +154,8 @@ def delete_options(call: GatewayCall, document: Document) -> Document:
     """DeleteOptions of a body or, field by field, of the query. Raises StatusFailure."""
     options = dict(document)
     grace = options.get("gracePeriodSeconds", number(call.query, "gracePeriodSeconds"))
-    if grace is not None and (isinstance(grace, bool) or not isinstance(grace, int) or grace < 0):
-        raise bad_request(f"gracePeriodSeconds: found {grace!r}, want a whole number from 0 on")
+    if grace is not None and (isinstance(grace, bool) or not isinstance(grace, int) or not 0 <= grace <= NUMBER_MAX):
+        raise bad_request(f"gracePeriodSeconds: found {str(grace)[:40]!r}, want a whole number from 0 on")
     options["gracePeriodSeconds"] = grace
     for name in ("propagationPolicy", "dryRun"):
         options[name] = options.get(name) or call.query.get(name, "")

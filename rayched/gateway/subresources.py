@@ -93,7 +93,10 @@ def _scale(item: AnyObject) -> Document:
 
 def _selector_text(selector: Document) -> str:
     """Of a LabelSelector, or of the labels that a ReplicationController selects by."""
-    labels = selector.get("matchLabels", {}) if "matchLabels" in selector or "matchExpressions" in selector else selector
+    named = [selector[name] for name in ("matchLabels", "matchExpressions") if name in selector]
+    # A label may be called so as well, and then it is a text.
+    is_selector = bool(named) and not any(isinstance(one, str) for one in named)
+    labels = selector.get("matchLabels", {}) if is_selector else selector
     parts = [f"{key}={text}" for key, text in sorted(labels.items())]
     for one in selector.get("matchExpressions", ()) if isinstance(selector.get("matchExpressions"), list) else ():
         key, operator, values = one["key"], one["operator"], ",".join(one.get("values", ()))

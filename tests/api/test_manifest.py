@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import Any
 
 import pytest
@@ -226,3 +227,25 @@ metadata: {name: n, labels: 5}
         "Node n: metadata.labels: must be an object",
         'Nope without a name: kind: kind "Nope" is not known',
     ]
+
+
+def test_fields_that_nobody_knows_cost_no_search_for_each_once_there_are_many() -> None:
+    began = time.process_time()
+    with pytest.raises(ManifestErrors) as raised:
+        read_object({"apiVersion": "v1", "kind": "Pod", "spec": {f"containerz{number}": 1 for number in range(20_000)}})
+    assert len(raised.value.errors) >= 500
+    assert time.process_time() - began < 10.0, "a field that is like it is looked for each"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "nanos", "text"),
+    [
+        (2**62, 5, "9999-12-31T23:59:59.000000005Z"),
+        (-(2**62), -5, "0001-01-01T00:00:00Z"),
+        (0, 2_000_000_000, "1970-01-01T00:00:00Z"),
+    ],
+)
+def test_a_time_that_no_text_can_say_is_written_as_the_nearest_one(seconds: int, nanos: int, text: str) -> None:
+    pod = Pod(api_version="v1", kind="Pod", metadata={"name": "web"})
+    pod.status.start_time.seconds, pod.status.start_time.nanos = seconds, nanos
+    assert write_object(kinds.wrap(pod))["status"]["startTime"] == text

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
@@ -92,6 +93,7 @@ def test_what_a_strategic_patch_makes_of_each_kind(kind: str, before: Any, patch
     [
         ({"spec": {"containers": [{"image": "x"}]}}, "spec.containers: each item needs its name"),
         ({"spec": {"containers": {}}}, "spec.containers: must be a list"),
+        ({"spec": {"containers": [{"name": ["a"]}]}}, "the name of an item is neither an object nor a list"),
         ({"spec": {"$patch": "explode"}}, "found 'explode', want merge, replace or delete"),
         ([], "must be an object"),
     ],
@@ -99,3 +101,13 @@ def test_what_a_strategic_patch_makes_of_each_kind(kind: str, before: Any, patch
 def test_a_strategic_patch_that_makes_no_sense_is_refused_by_its_place(patch: Any, words: str) -> None:
     with pytest.raises(PatchFault, match=words):
         strategic_patch(_pod({"name": "a"}), patch, "Pod")
+
+
+def test_lists_of_many_items_are_merged_in_a_time_that_grows_as_they_do() -> None:
+    names = [f"c{number}" for number in range(20_000)]
+    patch = {"spec": {"containers": [{"name": one} for one in names], "$setElementOrder/containers": [{"name": names[-1]}]}}
+    began = time.process_time()
+    merged = strategic_patch(_pod({"name": "c7", "image": "a"}), patch, "Pod")["spec"]["containers"]
+    assert merged[0] == {"name": "c7", "image": "a"} and {one["name"] for one in merged} == set(names)
+    assert len(merged) == len(names)
+    assert time.process_time() - began < 10.0, "each item looks at all others"
