@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 from collections import Counter
 from pathlib import Path
@@ -10,14 +11,17 @@ import grpc
 import pytest
 
 from leader.channel import open_channel
+from rayched.gateway import open_api
 from rayched.replica.etcd.etcd_server import EtcdServer
 from rayched.store.io.client import StoreClient
 from tests.fuzz.callers import ROLES
 from tests.fuzz.calls import FuzzedCall, FuzzedCalls
+from tests.fuzz.gateway import with_names
 from tests.fuzz.history import EtcdHistory
 from tests.fuzz.judging import GROWTH_BYTES_MAX, FuzzOutcome, FuzzReport, fault_of, unasked
 from tests.fuzz.run import fuzz
 from tests.fuzz.session import FuzzSession
+from tests.fuzz.values import NODES
 
 Code = grpc.StatusCode
 CALL = FuzzedCall(7, "viewer", "/rayched.v1.Submission/Get", (b"",))
@@ -119,3 +123,19 @@ def test_a_small_run_meets_all_demands(tmp_path: Path) -> None:
     assert report.requests == 400 and report.checked > 100
     refused = {role: report.roles[role, "refused"] for role in (one.name for one in ROLES)}
     assert all(refused.values()) and report.roles["admin", "answered"] > 10
+
+
+def test_documents_for_requests_by_openapi_have_names_that_are_there_and_no_stream_without_an_end() -> None:
+    served = open_api.document("api/v1")
+    assert served is not None
+    found = with_names(copy.deepcopy(served))
+    asked = [
+        one["name"]
+        for item in found["paths"].values()
+        for each in item.values()
+        if isinstance(each, dict)
+        for one in each["parameters"]
+    ]
+    assert {"limit", "tailLines", "command"} <= set(asked) and not {"watch", "follow"} & set(asked)
+    name = found["paths"]["/api/v1/nodes/{name}"]["parameters"][0]["schema"]
+    assert set(NODES) <= set(name["anyOf"][0]["enum"]) and name["anyOf"][-1] == {"type": "string"}
