@@ -114,8 +114,8 @@ access: $(STAMP) ## who may what: every call by every role, and bugs of access t
 trace: $(STAMP) ## run a production trace: make trace TRACE=DIR
 	@$(BIN)/python -m benchmarks.trace $(TRACE)
 
-kubectl: $(STAMP) ## kubectl's daily commands against three replicas, the leader killed; says so where there is no kubectl
-	@$(BIN)/python -m pytest -q -rs tests/gateway/test_sixty_commands.py
+kubectl: $(STAMP) ## kubectl's daily commands against three replicas, the leader killed; says so where there is no kubectl: make kubectl [KUBECTL=1.27]
+	@RAYCHED_KUBECTL='$(KUBECTL)' $(BIN)/python -m pytest -q -rs tests/gateway/test_sixty_commands.py
 
 chaos: $(STAMP) ## kill, pause and cut off under load, with an auditor beside it: make chaos [KILLS=1000] [PAUSES=100] [SEED=1] [FLAGS=...]
 	@$(BIN)/python -m tests.chaos.run --seed $(or $(SEED),1) $(if $(KILLS),--kills $(KILLS) --events 1000 --strict) $(if $(PAUSES),--pauses $(PAUSES)) $(FLAGS)

@@ -24,9 +24,9 @@ from rayched.replica.cluster.local_cluster import LocalCluster
 from rayched.replica.cluster.local_pki import LocalPki
 from rayched.replica.cluster.local_start import wait_until_up
 from tests.cli.cluster import run_here, wait_until
-from tests.gateway.kubectl import KUBECTL, Kubectl
+from tests.gateway.kubectl import KUBECTL, MISSING, Kubectl
 
-pytestmark = [pytest.mark.cluster, pytest.mark.skipif(KUBECTL is None, reason="there is no kubectl on this host")]
+pytestmark = [pytest.mark.cluster, pytest.mark.skipif(KUBECTL is None, reason=MISSING)]
 
 REPLICAS = 3
 FILES = {
@@ -74,7 +74,7 @@ spec: {containers: [{name: main, image: "registry.example/web:1"}]}
 }
 
 COMMANDS = r"""
-version                                                    | Server Version: v1\.
+version                                                    | Server Version: (v1\.|version\.Info\{Major:"1")
 cluster-info                                               | is running at https://127\.0\.0\.1
 api-versions                                               | policy/v1
 api-resources                                              | poddisruptionbudgets
