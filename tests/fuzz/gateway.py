@@ -34,7 +34,9 @@ from tests.fuzz.values import NAMESPACES, NODES, PODS
 from tests.fuzz.world import clear, place
 
 _EXAMPLES: Final = 30
-"""Of an operation in a round."""
+"""Of an operation, before the next one has its turn."""
+_DOCUMENT_SECONDS_MAX: Final = 120.0
+"""Of a round."""
 _REQUEST_SECONDS_MAX: Final = 20
 _END_SECONDS_MAX: Final = 120.0
 """What schemathesis has for its last requests and its words, once its time is over."""
@@ -71,18 +73,20 @@ def _round(directory: Path, url: str, client: Client, seed: int, ends_at: float)
     place(client)
     index = _read(f"{url}/openapi/v3")
     wrong = []
-    for name, one in index["paths"].items():
+    for number, (name, one) in enumerate(index["paths"].items()):
         left = ends_at - time.monotonic()
         if left <= 0:
             break
+        # It goes on until its time is spent, so each document gets its share of what is left.
+        budget = max(1, int(min(_DOCUMENT_SECONDS_MAX, left / (len(index["paths"]) - number))))
         file = directory / f"{name.replace('/', '-')}.json"
         file.write_text(json.dumps(with_names(_read(f"{url}{one['serverRelativeURL']}"))))
         words = [
             *(sys.executable, "-m", "schemathesis.cli", "run", str(file), "--url", url, "--checks", "not_a_server_error"),
             *("--max-examples", str(_EXAMPLES), "--seed", str(seed), "--request-timeout", str(_REQUEST_SECONDS_MAX)),
-            *("--max-time", str(max(1, int(left))), "--suppress-health-check", "all", "--no-color"),
+            *("--max-time", str(budget), "--suppress-health-check", "all", "--no-color"),
         ]
-        limit = left + _END_SECONDS_MAX
+        limit = budget + _END_SECONDS_MAX
         try:
             ended = subprocess.run(words, capture_output=True, text=True, timeout=limit, cwd=directory, check=False)
         except subprocess.TimeoutExpired:
