@@ -62,6 +62,9 @@ def test_a_json_patch_does_its_operations_in_order(operations: Any, result: Any)
         ([{"op": "test", "path": "/a/0", "value": 2}], "the value at /a/0 is another one"),
         ([{"op": "add", "path": "/a/0/b", "value": 2}], "/a/0 is a plain value"),
         ([{"op": "move", "path": "/x"}], "operation 0: from: want a path"),
+        ([{"op": "copy", "from": "/a", "path": "/a/-"}] * 60, "the copies of this patch come to more than 262144 characters"),
+        ([{"op": "test", "path": "/a/0", "value": 1}] * 10_001, "has at most 10000 operations, found 10001"),
+        ([{"op": "remove", "path": "/a/" + "9" * 5_000}], "is no place in a list of 2"),
     ],
 )
 def test_a_json_patch_that_does_not_fit_is_told(operations: Any, said: str) -> None:
