@@ -9,6 +9,7 @@
 <root>/cluster/taken/<number>                written with each pod that names its node itself; one key for some of the nodes
 <root>/events/<namespace>/<name>             Events                                outside that watch: nothing decides by them
 <root>/submissions/<uid>                     records of submissions
+<root>/submissions/<namespace>/<uid>         the same, of uids that another namespace had before; _cluster for kinds without one
 <root>/heartbeats/<node>                     signs of life of nodes
 <root>/agents/<node>                         the agent that runs a node's pods; its mod_revision is the agent's incarnation
 <root>/access/bindings/<id>                  role bindings: who may what
@@ -38,6 +39,9 @@ TAKEN_KEYS: Final = 1024
 
 PART_CHARACTERS_MAX: Final = 1024
 """No name or uid is that long; what is would be carried through every process for nothing."""
+
+NO_NAMESPACE: Final = "_cluster"
+"""Stands for the namespace of kinds without one: no name of a namespace begins with an underscore."""
 
 
 class KeyTextError(ValueError):
@@ -107,7 +111,18 @@ class Keys:
         return self.group_plans_prefix + key_part(namespace, "namespace") + b"/" + key_part(name, "name")
 
     def submission(self, uid: str) -> bytes:
+        """Of the record of a uid: whoever is the first to send a uid has it, and an object's uid is one object's."""
         return self.submissions_prefix + key_part(uid, "uid")
+
+    def submission_in(self, namespace: str, uid: str) -> bytes:
+        """Of what came of a uid that another namespace had before; `namespace` is empty for kinds of the cluster.
+
+        Raises KeyTextError also for the text that stands for no namespace: none can be called that.
+        """
+        if namespace == NO_NAMESPACE:
+            raise KeyTextError(f"namespace {namespace!r}: no namespace is called that")
+        place = key_part(namespace, "namespace") if namespace else NO_NAMESPACE.encode()
+        return self.submissions_prefix + place + b"/" + key_part(uid, "uid")
 
     def suspect(self, uid: str) -> bytes:
         """Of a pod in whose cycle a scheduler died. Below the prefix that schedulers follow."""

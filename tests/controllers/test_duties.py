@@ -67,9 +67,13 @@ def test_records_go_when_their_hour_is_over_and_not_before(store: StoreClient, k
     a_record(store, keys, "fresh", NOW + 1)
     a_record(store, keys, "expired", NOW - 1)
     store.put(keys.submission("foreign"), b"\xff\xff no record")
+    of_a_namespace = {at: keys.submission_in("team-b", at) for at in ("expired", "living")}
+    for at, expires_at_ms in (("expired", int((NOW - 1) * 1000)), ("living", 0)):
+        store.put(of_a_namespace[at], SubmissionRecord(uid="drawn", expires_at_ms=expires_at_ms).SerializeToString())
     epoch = store.put(keys.epoch, b"{}")
     a_pass(SubmissionGarbage(keys, unknown, lambda: NOW), store, epoch)
-    assert uids(store, keys) == {"living", "fresh", "foreign"}
+    assert uids(store, keys) == {"living", "fresh", "foreign", None}
+    assert store.get(of_a_namespace["expired"]) is None and store.get(of_a_namespace["living"]) is not None
 
 
 def test_a_record_whose_object_went_without_it_gets_its_last_hour_when_it_is_found(store: StoreClient, keys: Keys) -> None:

@@ -123,8 +123,12 @@ def _anothers_uid(world: ProbeWorld) -> Shown:
     theirs.metadata.uid = own.metadata.uid = "job-4711"
     world.ask("admin", "Submission.Submit", SubmitRequest(object=wrap(theirs)))
     code, said = world.ask("submitter", "Submission.Submit", SubmitRequest(object=wrap(own)))
-    tells = b"secret-name" in said or (code == "OK" and SubmitResponse.FromString(said).uid != "job-4711")
-    return f"{code}, {'tells of it' if tells else 'no word of it'}", code == "OK" and not tells
+    tells = b"secret-name" in said or b"team-b" in said
+    is_shared = code == "OK" and SubmitResponse.FromString(said).uid == "job-4711"
+    again = world.ask("submitter", "Submission.Submit", SubmitRequest(object=wrap(own)))
+    is_again = again[0] == code == "OK" and SubmitResponse.FromString(again[1]).uid == SubmitResponse.FromString(said).uid
+    word = "tells of it" if tells else "no word of it"
+    return f"{code}, {word}{', one uid for both' if is_shared else ''}", is_again and not tells and not is_shared
 
 
 def _seed(world: ProbeWorld) -> Shown:
@@ -154,7 +158,7 @@ ATTACKS: Final = (
     Attack("F3", "a page's requests to all ports", "wrote a bound pod", "no port answers one", _pages),
     Attack("F6", "eight calls that are others' to make", "all done", "all PERMISSION_DENIED", _anybody),
     Attack("F13", "an Event with escapes", "reached the terminal raw", "none raw", _terminal),
-    Attack("F15", "another namespace's uid", "told the pod's name, or taken", "taken, and no word", _anothers_uid),
+    Attack("F15", "another namespace's uid", "told the pod's name, or taken", "created, and no word", _anothers_uid),
     Attack("F16", "the basis of plans", "told the seed", "no seed", _seed),
     Attack("F20", "the HTTP port by another name", "answered", "421", _http_endpoint),
     Attack("F21", "hops of a client", "believed, pids told", "ignored, no pids", _hops),

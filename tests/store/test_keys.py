@@ -74,6 +74,18 @@ def test_heartbeats_and_submissions_give_back_what_they_are_of() -> None:
     assert keys.uid_of_submission(keys.submissions_prefix) is None
 
 
+def test_what_became_of_a_uid_in_a_namespace_is_nobody_elses_key() -> None:
+    """No name of a namespace begins with an underscore, and no part of a key has a slash."""
+    found = {keys.submission("u"), keys.submission_in("ns", "u"), keys.submission_in("", "u"), keys.submission_in("u", "ns")}
+    assert len(found) == 4 and all(key.startswith(keys.submissions_prefix) for key in found)
+    assert keys.uid_of_submission(keys.submission_in("ns", "u")) is None
+    for namespace in ("_cluster", "a/b", "a\0"):
+        with pytest.raises(KeyTextError, match="namespace"):
+            keys.submission_in(namespace, "u")
+    with pytest.raises(KeyTextError, match="uid"):
+        keys.submission_in("ns", "")
+
+
 @pytest.mark.parametrize("text", ["", "a/b", "a\0", "/", "\ud800"])
 def test_a_text_that_would_name_another_key_is_refused(text: str) -> None:
     with pytest.raises(KeyTextError):

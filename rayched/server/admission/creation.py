@@ -3,9 +3,10 @@
 The transaction that creates an object also writes the record of its submission. It is conditional on neither being there and on
 the namespace being as it was seen. So
 
-* two submissions with one uid create one object, in whatever order and at whichever replicas they arrive;
+* two submissions with one uid in one namespace create one object, in whatever order and at whichever replicas they arrive;
 * the second gets what the first got, from the record, also after the object was deleted or its class, its namespace went away;
 * one that differs in content is ALREADY_EXISTS and names the object;
+* one whose uid another namespace had before is created, with a uid of its own (submission_records.py);
 * nothing is created in a namespace that is being deleted.
 
 Failures are values here: every entry of a batch has its own. An entry whose transaction has no answer is UNAVAILABLE, and may be
@@ -28,7 +29,13 @@ from rayched.server.admission.admission import Admission
 from rayched.server.admission.deletion import SYSTEM_NAMESPACES
 from rayched.server.admission.known_submissions import AlikeSubmission
 from rayched.server.admission.object_judge import ObjectJudge
-from rayched.server.admission.submission_records import answer_again, may_have_been_accepted, record_of
+from rayched.server.admission.submission_records import (
+    answer_again,
+    is_of_its_namespace,
+    may_have_been_accepted,
+    record_keys,
+    records_of,
+)
 from rayched.server.admission.submissions import (
     Arrival,
     Created,
@@ -36,6 +43,7 @@ from rayched.server.admission.submissions import (
     Submission,
     are_in_one_namespace,
     draw_name,
+    draw_uid,
     waves,
 )
 from rayched.server.admission.turns import Turns
@@ -142,6 +150,7 @@ class Creator:
         if new:
             await self._admit(new)
         for number in range(_ROUNDS_MAX):
+            await self._draw_uids(wave, judge)
             pending = [submission for submission in wave if submission.result is None]
             if not pending:
                 break
@@ -151,6 +160,18 @@ class Creator:
             if submission.result is None:
                 submission.result = conflict(f"{submission.subject}: its namespace keeps changing; try again")
         await self._repeat_answers(wave)
+
+    async def _draw_uids(self, wave: list[Submission], judge: ObjectJudge | None) -> None:
+        """For those whose uid another namespace had before."""
+        anew = [one for one in wave if one.result is None and one.others_record is not None and not one.drawn_uid]
+        if not anew:
+            return
+        for submission in anew:
+            draw_uid(submission)
+        if judge is not None:
+            # What they are to store was counted before.
+            await _judge(anew, judge, dry_run=True)
+        await self._admit([submission for submission in anew if submission.result is None])
 
     async def _admit(self, wave: list[Submission]) -> None:
         classes = await self._admission.classes_for_all([submission.message for submission in wave])
@@ -198,8 +219,8 @@ class Creator:
         """`namespaces` has the key and the revision of those that exist; with a `guard` the write need not compare its own."""
         keys, metadata, alike = self._objects.keys, submission.message.metadata, submission.alike
         namespace, name = submission.namespace, metadata.name if alike is None else alike.name
-        record_key = keys.submission(submission.uid)
-        also = [(record_key, 0)]
+        records = records_of(submission, keys, name, now)
+        also = [*records.conditions]
         if namespace:
             found = namespaces.get(namespace)
             if found is None and namespace in SYSTEM_NAMESPACES:
@@ -220,7 +241,7 @@ class Creator:
         # A pod that names its node takes room that nobody has given it: who gives room there has to look anew.
         node = submission.message.spec.node_name if isinstance(submission.message, Pod) else ""
         mark = keys.taken(node) if node else b""
-        return GuardedPut(key, 0, value, tuple(also), ((record_key, record_of(submission, name)),), mark=mark)
+        return GuardedPut(key, 0, value, tuple(also), records.puts, mark=mark)
 
     def _settle(self, submission: Submission, outcome: Outcome) -> None:
         match outcome:
@@ -230,9 +251,11 @@ class Creator:
                 item = submission.item if submission.alike is None else None
                 if item is not None:
                     submission.message.metadata.resource_version = str(revision)
-                submission.result = Created(submission.uid, revision, warnings, submission.key, item)
+                submission.result = Created(submission.object_uid, revision, warnings, submission.key, item)
                 self._learn(submission)
-            case Conflict(current, (record, *_)):
+            case Conflict(current, (record, *others)):
+                if submission.drawn_uid:
+                    submission.others_record = others[0]
                 self._settle_conflict(submission, current, record)
             case Fenced():
                 # The namespace that they share has changed, and nothing was written: another round, as for a conflict.
@@ -245,15 +268,19 @@ class Creator:
     def _learn(self, submission: Submission) -> None:
         """From a pod that is in the store."""
         write = submission.write
-        # One that names its node is written in another way.
-        if submission.is_known and submission.by_client and not submission.generate_name and write is not None and not write.mark:
+        if write is None or write.mark or submission.drawn_uid:
+            # One that names its node is written in another way.
+            return
+        if submission.is_known and submission.by_client and not submission.generate_name:
             value, warnings = write.value, tuple(submission.warnings)
             self._admission.alike.learn(submission.content, value, submission.namespace, warnings)
 
     def _settle_conflict(self, submission: Submission, current: Entry | None, record: Entry | None) -> None:
-        """Leaves the result open where only the namespace changed or a generated name was taken."""
-        if record is not None:
+        """Leaves the result open where the namespace changed, a generated name was taken, or the uid is another namespace's."""
+        if record is not None and is_of_its_namespace(submission, record):
             submission.result = answer_again(submission, record)
+        elif record is not None:
+            submission.others_record = record
         elif current is None:
             return
         elif submission.generate_name:
@@ -276,12 +303,18 @@ class Creator:
 
     async def _repeat_answers(self, wave: list[Submission]) -> None:
         """A submission that was refused may have been accepted before: what it refers to was deleted, or its rules changed."""
-        doubtful = [submission for submission in wave if may_have_been_accepted(submission)]
+        doubtful = [
+            (submission, keys)
+            for submission in wave
+            if may_have_been_accepted(submission) and (keys := record_keys(submission, self._objects.keys)) is not None
+        ]
         if not doubtful:
             return
-        reading = await self._objects.store.get_many([self._objects.keys.submission(one.uid) for one in doubtful])
-        for submission, record in zip(doubtful, reading.entries, strict=True):
-            if record is not None:
+        reading = await self._objects.store.get_many([key for _, keys in doubtful for key in keys])
+        records = iter(reading.entries)
+        for (submission, _), own, first in zip(doubtful, records, records, strict=True):
+            record = own or first
+            if record is not None and is_of_its_namespace(submission, record):
                 submission.result = answer_again(submission, record)
 
 

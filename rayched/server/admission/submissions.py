@@ -21,6 +21,7 @@ from rayched.api.names import SUFFIX_ALPHABET, SUFFIX_CHARACTERS
 from rayched.server.admission.known_submissions import AlikeSubmission
 from rayched.server.errors import ApiFailure, failure_of
 from rayched.server.objects import refuse_oversize
+from rayched.store.entries import Entry
 from rayched.store.keys import ObjectKey
 from rayched.store.transactions import GuardedPut
 from rayched.v1.core_pb2 import Node
@@ -74,6 +75,14 @@ class Submission:
     """Admission has seen a pod like it before."""
     result: Creation | None = None
     write: GuardedPut | None = None
+    others_record: Entry | None = None
+    """Of the submission of another namespace that had the uid before, as it was last seen."""
+    drawn_uid: str = ""
+    """The object's, where another namespace had the uid that was sent."""
+
+    @property
+    def object_uid(self) -> str:
+        return self.drawn_uid or self.uid
 
 
 class Arrival:
@@ -139,6 +148,21 @@ def _clear_what_is_not_the_clients(submission: Submission) -> None:
 def draw_name(submission: Submission) -> None:
     suffix = "".join(secrets.choice(SUFFIX_ALPHABET) for _ in range(SUFFIX_CHARACTERS))
     submission.message.metadata.name = submission.generate_name + suffix
+
+
+def draw_uid(submission: Submission) -> None:
+    """Another namespace had the uid before: the object gets one of its own, is read anew, and has to be admitted anew.
+
+    What admission made of it may hold the uid, as the labels of a job's template do.
+    """
+    name = submission.message.metadata.name if submission.alike is None else submission.alike.name
+    submission.drawn_uid = str(uuid.uuid4())
+    submission.item = Object.FromString(submission.content)
+    submission.message = kinds.unwrap(submission.item)
+    submission.message.metadata.uid, submission.message.metadata.name = submission.drawn_uid, name
+    submission.alike, submission.write, submission.warnings = None, None, []
+    _clear_what_is_not_the_clients(submission)
+    submission.warnings.append(f"metadata.uid: is {submission.drawn_uid}, as the one that was sent was taken")
 
 
 def waves(submissions: Iterable[Submission]) -> list[list[Submission]]:
