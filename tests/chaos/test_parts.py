@@ -14,12 +14,14 @@ import pytest
 
 from rayched.audit.auditor import Auditor, KeyChange, LateWrite, PodChange
 from rayched.v1.storage_pb2 import LeaderWrite, Stored
+from tests.chaos.demands import Demands
 from tests.chaos.faults import FAULTS, KILLS_ETCD
 from tests.chaos.histogram import draw_histograms, quantile
 from tests.chaos.plan import FAULTS_A_SESSION, LEADER_KILLS, PAUSE_SECONDS, UNBELIEVING, Numbers, Plan, make_plan
 from tests.chaos.progress import begin_in
 from tests.chaos.proxy import Network, leader_writes_in
 from tests.chaos.report import write_report
+from tests.chaos.secured import FloodSeen, judge_flood
 from tests.chaos.watchers import Stream
 
 # ----------------------------------------------------------------------------------------------------------------------- plans
@@ -314,3 +316,26 @@ def test_a_quantile_is_one_of_the_values(values: list[float], share: float, foun
 def test_the_histogram_is_a_png(classes: dict[str, list[float]], tmp_path: Path) -> None:
     draw_histograms(classes, "seconds", tmp_path / "latencies.png")
     assert (tmp_path / "latencies.png").read_bytes().startswith(b"\x89PNG\r\n\x1a\n")
+
+
+# ------------------------------------------------------------------------------------------------------------------ certificates
+
+
+@pytest.mark.parametrize(
+    ("seen", "missed"),
+    [
+        (FloodSeen(3600, 390, 3200), []),
+        (FloodSeen(3600, 200, 3300), []),
+        # Of a host that sends less, less has to be refused.
+        (FloodSeen(2600, 390, 1800), []),
+        (FloodSeen(3600, 800, 2800), ["of the flood let in"]),
+        (FloodSeen(1200, 390, 800), ["calls of the flood a second, 3 x 6 are granted"]),
+        (FloodSeen(3600, 0, 3600), ["of the flood let in, as it is granted"]),
+        (FloodSeen(3600, 390, 1000), ["of the flood refused"]),
+    ],
+    ids=["as granted", "rather less", "a slow host", "twice as much", "no flood", "nothing", "most without an answer"],
+)
+def test_what_is_let_in_of_a_flood_is_what_the_replicas_grant_together(seen: FloodSeen, missed: list[str]) -> None:
+    demands = Demands("certificates", lambda _: None)
+    judge_flood(demands, 3, 20.0, seen)
+    assert [one.what for one in demands.found if not one.met] == missed
