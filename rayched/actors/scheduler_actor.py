@@ -127,6 +127,7 @@ class SchedulerActor:
             snapshot=snapshot,
             shards=self._shards.of_profile,
             identity=config.identity,
+            fair_namespaces=config.queue_flags.fair_namespaces,
         )
         send_logs(config.logs, "scheduler", self._log_context)
         if log.isEnabledFor(logging.DEBUG):

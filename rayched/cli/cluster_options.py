@@ -102,6 +102,13 @@ HeadOfLineLimit = Annotated[
         min=0,
     ),
 ]
+FairNamespaces = Annotated[
+    bool,
+    typer.Option(
+        "--fair-namespaces",
+        help="While others of the same priority wait, a namespace has half of a second's attempts at most.",
+    ),
+]
 DataDir = Annotated[
     Path | None,
     typer.Option(metavar="DIR", envvar="RAYCHED_HOME", help="Directory of etcd's data and of logs.", show_default=False),
@@ -135,6 +142,7 @@ class ClusterOptions:
     seed: Seed = 0
     pod_max_in_unschedulable_pods_duration: UnschedulableMax = "5m"
     head_of_line_limit: HeadOfLineLimit = 0
+    fair_namespaces: FairNamespaces = False
     node_monitor_period: node_options.MonitorPeriod = NODES.node_monitor_period
     node_monitor_grace_period: node_options.MonitorGrace = NODES.node_monitor_grace_period
     node_startup_grace_period: node_options.StartupGrace = NODES.node_startup_grace_period
@@ -175,6 +183,7 @@ class ClusterOptions:
             "seed": self.seed,
             "pod_max_in_unschedulable_pods_duration": self.pod_max_in_unschedulable_pods_duration,
             "head_of_line_limit": self.head_of_line_limit,
+            "fair_namespaces": self.fair_namespaces,
             "nodes": NodeSettings(**{one.name: getattr(self, one.name) for one in fields(NodeSettings)}),
             "tolerations": self._tolerations(),
             "edge": self._edge(),
@@ -193,6 +202,7 @@ class ClusterOptions:
             *(("--suspect-after", self.suspect_after) if self.suspect_after else ()),
             *(("--config", str(self.config)) if self.config is not None else ()),
             *("--seed", str(self.seed), "--head-of-line-limit", str(self.head_of_line_limit)),
+            *(("--fair-namespaces",) if self.fair_namespaces else ()),
             *("--pod-max-in-unschedulable-pods-duration", self.pod_max_in_unschedulable_pods_duration),
             *("--log-format", self.log_format, "--log-level", self.log_level),
             *node_options.node_flags(settings["nodes"], settings["tolerations"]),

@@ -32,6 +32,7 @@ from rayched.core.cache.change_handler import CacheNews
 from rayched.core.cache.records import PodRecord, nominated_in
 from rayched.core.costly_pods import DEATHS_MAX, HEAVY_SECONDS, SMALL_BYTES, CostlyPods, Trial
 from rayched.core.exchange.audit_sample import RollCall
+from rayched.core.exchange.fair_link import FairLink
 from rayched.core.exchange.messages import ExchangeAnswer, ExchangeRequest
 from rayched.core.exchange.queue_events import QueueFeed
 from rayched.core.exchange.queue_session import TIME_STEP_SECONDS, QueueLink
@@ -82,21 +83,20 @@ class SchedulerCore:
         snapshot: Snapshot | None = None,
         shards: Callable[[str], ShardEvaluator] | None = None,
         identity: str = "",
+        fair_namespaces: bool = False,
     ) -> None:
         """`incarnation` is unique among all schedulers that ever wrote; `first_session` is higher than any session before.
 
-        `identity` is the replica's, for the Event of a won election; "": none is written.
+        `identity`: of the replica, for Events of won elections; "": none. `fair_namespaces`: the queue is one with such turns.
         """
-        self._identity = identity
+        self._identity, self._is_fair, self._ports = identity, fair_namespaces, ports
         self._synced_at: int | None = None
         """The revision of the first list."""
-        self._ports = ports
         self.snapshot = snapshot or Snapshot()
         self.snapshot.work.use(ports.work_clock or ports.clock, ports.progress)
         self.scheduler = Scheduler(self.snapshot, profiles, seed, shards, stopwatch=ports.clock)
         self.cache = Cache(keys, self.snapshot, self.scheduler.occupancy, ports.progress)
-        self.term = Term()
-        self.window = WriteWindow()
+        self.term, self.window = Term(), WriteWindow()
         self.statuses = StatusWrites(self.cache, incarnation)
         self.events = EventWrites(keys, incarnation, has_room=ports.room_for_events)
         """Every part of the core emits its Events here."""
@@ -122,9 +122,8 @@ class SchedulerCore:
         self.groups = PodGroups(parts, self._ends, incarnation)
         self._news = CacheNews(parts, self._ends, self.groups)
         self._sender = WriteSender(parts, self.term, self._ends, self.groups, keys.epoch)
-        self._costly = CostlyPods()
         self._awaited: AwaitedAttempt | None = None
-        self._next_session = first_session
+        self._costly, self._next_session = CostlyPods(), first_session
         self._roll_call = RollCall(self.cache, self._ends.is_to_be_tried, self.groups.knows)
         self._farewell: ExchangeRequest | None = None
         self.problems = Problems(self.cache, self.scheduler)
@@ -322,11 +321,12 @@ class SchedulerCore:
         self.scheduler.freed.clear()
         self._costly.clear()
         self._awaited = None
-        link = self._ends.link = QueueLink(self._next_session)
+        clock, number = self._ports.clock, self._next_session
+        link = self._ends.link = FairLink(number, clock) if self._is_fair else QueueLink(number)
         self._next_session += 1
         waiting = [record for record in self.cache.pending() if self._ends.is_to_be_tried(record)]
-        self._roll_call.begin(self._ports.clock())
-        since = self._ports.clock() - len(waiting) * TIME_STEP_SECONDS
+        self._roll_call.begin(clock())
+        since = clock() - len(waiting) * TIME_STEP_SECONDS
         for place, record in enumerate(waiting):
             link.tell(*self._feed.pending_pod(record, since + place * TIME_STEP_SECONDS))
             if not place % PROGRESS_OBJECTS:

@@ -14,6 +14,8 @@ class QueueFlags:
     """--pod-max-in-unschedulable-pods-duration: a pod that no event woke for longer is tried again."""
     retries_in_a_row_max: int = 0
     """--head-of-line-limit: attempts of pods tried before, after which the pod that waits longest has its turn; 0: never."""
+    fair_namespaces: bool = False
+    """--fair-namespaces: a namespace has half of a second's attempts at most while others of the same priority wait."""
 
 
 DEFAULT_FLAGS: Final = QueueFlags()

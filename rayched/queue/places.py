@@ -12,7 +12,7 @@ Source: moveToActiveQ, moveToBackoffQ, requeuePodWithQueueingStrategy of kube-sc
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -23,6 +23,8 @@ from rayched.queue.gate import EntryGate
 from rayched.queue.heap import KeyedHeap
 from rayched.queue.hints import HintTable, Requeue
 from rayched.queue.in_flight import InFlightPod, InFlightPods
+from rayched.queue.namespace_shares import NamespaceShares
+from rayched.queue.namespace_turns import NamespaceTurnsQueue, namespace_of
 from rayched.queue.queued_pod import NO_PLUGINS, Move, PendingPod, Place, QueuedPodInfo
 from rayched.queue.unschedulable import FLUSH_PERIOD_SECONDS, UnschedulablePods
 
@@ -48,6 +50,8 @@ class QueueSettings:
     """A pod that was unschedulable for longer is tried again without any event."""
     retries_in_a_row_max: int = 0
     """After so many the pod that waits longest has its turn; 0: strictly in QueueSort's order, as kube-scheduler."""
+    fair_namespaces: bool = False
+    """Namespaces that had their share of a second are behind others of the same priority."""
 
 
 class Places:
@@ -65,14 +69,16 @@ class Places:
         "incoming_groups",
         "pool",
         "queued",
+        "shares",
     )
 
     def __init__(self, sort_key: SortKey, gate: EntryGate, hints: HintTable, settings: QueueSettings) -> None:
         self._gate = gate
         self._hints = hints
         self._settings = settings
-        limit = settings.retries_in_a_row_max
-        self.active = FairActiveQueue(sort_key, limit) if limit else KeyedHeap[QueuedPodInfo](lambda pod: pod.key, sort_key)
+        self.active = _active_queue(sort_key, settings)
+        self.shares = NamespaceShares()
+        """Of a second, by namespace; empty where nobody tells of it."""
         self.backoff = BackoffQueue(settings.backoff, sort_key)
         self.pool = UnschedulablePods(hints)
         self.in_flight = InFlightPods()
@@ -146,6 +152,25 @@ class Places:
             self._moved(pod, label, moves)
 
     # -------------------------------------------------------------------------------------------------- out of a queue
+
+    def spent(self, told: Iterable[tuple[str, float]], now: float) -> None:
+        """So many seconds were worked for these namespaces."""
+        for namespace, seconds in told:
+            self.shares.spent(namespace, seconds, now)
+
+    def begin_pops(self, now: float) -> None:
+        """Who had their share until now lets others go first."""
+        if isinstance(self.active, NamespaceTurnsQueue):
+            self.active.over = self.shares.over(now)
+
+    @property
+    def turns(self) -> int:
+        """How often a namespace that had its share let another go first."""
+        return self.active.n_turns if isinstance(self.active, NamespaceTurnsQueue) else 0
+
+    def namespaces(self, pods: Sequence[QueuedPodInfo]) -> tuple[str, ...]:
+        """Of each pod, where its time is to be told; else none."""
+        return tuple(map(namespace_of, pods)) if isinstance(self.active, NamespaceTurnsQueue) else ()
 
     def pop(self, now: float) -> QueuedPodInfo | None:
         """The first pod of activeQ, or of backoffQ where that is empty, now in flight."""
@@ -315,3 +340,10 @@ class Places:
         self._came(pod, pod.place, label)
         pod.woken_by = label
         moves.append(Move(pod.uid, pod.key, label, pod.place))
+
+
+def _active_queue(sort_key: SortKey, settings: QueueSettings) -> KeyedHeap[QueuedPodInfo]:
+    limit = settings.retries_in_a_row_max
+    if settings.fair_namespaces:
+        return NamespaceTurnsQueue(sort_key, limit)
+    return FairActiveQueue(sort_key, limit) if limit else KeyedHeap[QueuedPodInfo](lambda pod: pod.key, sort_key)

@@ -139,6 +139,7 @@ class SchedulingQueue(QueueState):
     def pop_batch(self, limit: int, now: float) -> list[QueuedPodInfo]:
         """Up to `limit` pods, as single pops would give them. Raises QueueClosed where there is none and none will come."""
         popped: list[QueuedPodInfo] = []
+        self.places.begin_pops(now)
         take = self.places.pop
         while len(popped) < limit and (pod := take(now)) is not None:
             popped.append(pod)

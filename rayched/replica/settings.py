@@ -145,6 +145,8 @@ class ReplicaSettings:
     """As Go writes durations."""
     head_of_line_limit: int = 0
     """0: pods are tried strictly in QueueSort's order."""
+    fair_namespaces: bool = False
+    """A namespace has half of a second's attempts at most while others of the same priority wait."""
 
     def __post_init__(self) -> None:
         self._check_address("--listen", self.listen)

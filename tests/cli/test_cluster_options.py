@@ -30,6 +30,7 @@ OTHER: dict[str, Any] = {
     "seed": 7,
     "pod_max_in_unschedulable_pods_duration": "90s",
     "head_of_line_limit": 3,
+    "fair_namespaces": True,
     "node_monitor_period": 1.0,
     "node_monitor_grace_period": 75.0,
     "node_startup_grace_period": 9.0,

@@ -20,6 +20,7 @@ from rayched.core.writes.window import Send
 from rayched.engine.shards import ShardEvaluator
 from rayched.framework.profile import Profile
 from rayched.plugins.in_tree import IN_TREE
+from rayched.queue.flags import QueueFlags
 from rayched.store.errors import NotApplied, StoreUnavailable
 from rayched.store.keys import Keys
 from rayched.store.list_watch_effects import Delivery
@@ -57,6 +58,7 @@ class Replica:
         identity: str = "",
         work_clock: Callable[[], float] | None = None,
         shards: Callable[[str], ShardEvaluator] | None = None,
+        fair_namespaces: bool = False,
     ) -> None:
         self.store, self.clock = store, clock
         self.profiles = dict(profiles or default_profiles())
@@ -82,7 +84,9 @@ class Replica:
             ),
             identity=identity,
             shards=shards,
+            fair_namespaces=fair_namespaces,
         )
+        self._flags = QueueFlags(fair_namespaces=fair_namespaces)
         self.queue = self.new_queue()
         self.watched_through = 0
         self.to_store: list[Send] = []
@@ -108,7 +112,7 @@ class Replica:
         self.decided_about.append(uid)
 
     def new_queue(self) -> QueueCore:
-        return QueueCore(queue_factory(Configuration(), self.profiles))
+        return QueueCore(queue_factory(Configuration(), self.profiles, self._flags))
 
     # ------------------------------------------------------------------------------------------------------------ steps
 

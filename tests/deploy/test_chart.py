@@ -95,7 +95,7 @@ def test_replicas_have_flags_that_exist_names_that_resolve_and_ports_that_agree(
     _, container = replica(objects)
     settings = checked(arguments(container))
     assert settings.seed == 7 and not settings.compact
-    assert (settings.election_profile, settings.workers) == ("kube", 0)
+    assert (settings.election_profile, settings.workers, settings.fair_namespaces) == ("kube", 0, True)
     assert list(settings.etcd_endpoints) == ETCD["endpoints"]
     assert {port["name"]: port["containerPort"] for port in container["ports"]} == ports
     assert split_address("--listen", settings.listen)[1] == ports["api"]
@@ -270,3 +270,8 @@ def test_values_that_the_page_sets_are_values_of_the_chart() -> None:
         for name in path:
             assert name in found, ".".join(path)
             found = found[name]
+
+
+def test_the_order_of_kube_scheduler_alone_can_be_had() -> None:
+    _, container = replica(rendered(fairNamespaces=False))
+    assert not checked(arguments(container)).fair_namespaces

@@ -56,6 +56,7 @@ METRICS: dict[str, tuple[str, set[str], bool]] = {
     "rayched_attempts_over_budget_total": ("counter", {"profile"}, False),
     "rayched_queue_invariant_violations_total": ("counter", {"invariant"}, True),
     "rayched_queue_hint_failures_total": ("counter", {"plugin"}, False),
+    "rayched_queue_namespace_turns_total": ("counter", set(), True),
     "rayched_store_txn_duration_seconds": ("histogram", {"op", "outcome"}, True),
     "rayched_etcd_file_bytes": ("gauge", set(), True),
     "rayched_etcd_in_use_bytes": ("gauge", set(), True),

@@ -181,6 +181,8 @@ class ExchangeRequest:
     """Pods to hold the queue against; only where `entries` are the end of the log."""
     suggest: int = 0
     """How many pods of its own the queue is to suggest for the next roll."""
+    spent: tuple[tuple[str, float], ...] = ()
+    """Seconds of attempts since the last call, by namespace; only where namespaces have turns."""
 
 
 @dataclass(frozen=True)
@@ -206,6 +208,8 @@ class ExchangeAnswer:
     """Uids of pods that ought to be queued and are not: to be told anew."""
     behind: int = 0
     """Entries that the queue has not applied yet: it goes on with the next call, and hands out nobody before."""
+    namespaces: tuple[str, ...] = ()
+    """Of each pod in `uids`, where namespaces have turns; else none."""
 
 
 def packed(message: ExchangeRequest | ExchangeAnswer) -> bytes:

@@ -68,7 +68,7 @@ def queue_factory(
     hints = HintTable.of_profiles(profiles.values())
     pre_enqueue = {name: profile.pre_enqueue for name, profile in profiles.items()}
     backoff = BackoffPolicy(configuration.pod_initial_backoff_seconds, configuration.pod_max_backoff_seconds)
-    settings = QueueSettings(backoff, flags.unschedulable_seconds_max, flags.retries_in_a_row_max)
+    settings = QueueSettings(backoff, flags.unschedulable_seconds_max, flags.retries_in_a_row_max, flags.fair_namespaces)
 
     def new_queue(durations: PreEnqueueDurations) -> SchedulingQueue:
         hints.time_with(durations.timed_hint)
@@ -110,6 +110,7 @@ class QueueCore:
         self._incoming: Counter[tuple[str, str]] = Counter()
         self._incoming_groups: Counter[tuple[str, str]] = Counter()
         self._hint_failures: Counter[str] = Counter()
+        self._turns = 0
         """What queues of earlier sessions counted."""
         self.violations: Counter[str] = Counter()
         """What the audit found in all sessions, by invariant."""
@@ -128,6 +129,10 @@ class QueueCore:
     def incoming_groups(self) -> Counter[tuple[str, str]]:
         """How many of them stand for a pod group."""
         return self._incoming_groups + Counter(self.queue.incoming_groups)
+
+    def turns(self) -> int:
+        """How often a namespace that had its share of a second let another go first, in all sessions."""
+        return self._turns + self.queue.places.turns
 
     def groups(self) -> Counter[str]:
         """Entries that are pod groups, by place."""
@@ -150,6 +155,7 @@ class QueueCore:
         self._received += len(request.entries)
         self._left.extend(request.entries)
         self._templates.update(request.templates)
+        self.queue.places.spent(request.spent, request.now)
         self._to_forget.extend(request.forget)
         gated: list[str] = []
         problems: list[str] = []
@@ -197,6 +203,7 @@ class QueueCore:
             suggested=self.audit.suggest(request.suggest),
             problems=tuple(problems),
             lost=tuple(lost),
+            namespaces=queue.places.namespaces(popped),
         )
 
     def _begin(self, session: int) -> None:
@@ -210,6 +217,7 @@ class QueueCore:
         self._incoming = self.incoming()
         self._incoming_groups = self.incoming_groups()
         self._hint_failures = self.hint_failures()
+        self._turns = self.turns()
         self.queue = self._new_queue(self.durations)
         self.audit = self._new_audit()
 

@@ -16,6 +16,7 @@ whoever serves them registers a collector that yields the families it was last g
 | scheduler_inflight_events | event; PodPopped: pods in flight |
 | rayched_queue_invariant_violations_total | invariant |
 | rayched_queue_hint_failures_total | plugin |
+| rayched_queue_namespace_turns_total | none: pods that went before those of a namespace that had its share (--fair-namespaces) |
 
 Counters go on through sessions; a new process begins at 0. On a standby the queue is empty, and so are the gauges.
 Source: pkg/scheduler/metrics of kube-scheduler 1.34. Cost: some 100 µs when asked.
@@ -79,7 +80,12 @@ def _pods(core: QueueCore) -> list[Metric]:
     for event, count in sorted(flights.events().items()):
         events.add_metric([event], count)
     events.add_metric(["PodPopped"], len(flights))
-    return [pending, entities, incoming, came, held, events]
+    turns = CounterMetricFamily(
+        "rayched_queue_namespace_turns",
+        "Pods that were tried before those of a namespace that had its share of a second.",
+        value=core.turns(),
+    )
+    return [pending, entities, incoming, came, held, events, turns]
 
 
 def _durations(core: QueueCore) -> list[Metric]:

@@ -111,7 +111,7 @@ class ActorSupervisor:
         self._last_tick = last_tick
         self._objects = objects
         profiles = ProfilesText(scheduler.text, scheduler.source)
-        flags = QueueFlags(settings.unschedulable_seconds_max, settings.head_of_line_limit)
+        flags = QueueFlags(settings.unschedulable_seconds_max, settings.head_of_line_limit, settings.fair_namespaces)
         self._config = SchedulerActorConfig(
             endpoints,
             settings.root,
