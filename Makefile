@@ -10,7 +10,7 @@ SOURCES := rayched leader tests benchmarks examples setup.py
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-long test-chaos test-fast check format lint types layers house proto proto-check behaviour docs docs-check conformance simulate mutants access audit fuzz fuzz-gateway probe trace kubectl chaos failover flood gateway-load groups hostile soak storage nodes node-soak test-browser pictures bench bench-quick bench-plot pool warmup idle queue-bench wheel lock clean
+.PHONY: help setup run test test-long test-chaos test-fast check format lint types layers house proto proto-check behaviour docs docs-check conformance simulate mutants access audit fuzz fuzz-parsers fuzz-gateway probe trace kubectl chaos failover flood gateway-load groups hostile soak storage nodes node-soak test-browser pictures bench bench-quick bench-plot pool warmup idle queue-bench wheel lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -73,6 +73,9 @@ audit: $(STAMP) ## what the tree and its locks could be blamed for, without a ne
 
 fuzz: $(STAMP) ## random requests by all roles to a real replica; fails on INTERNAL, UNKNOWN, or a refused one that wrote: make fuzz [REQUESTS=1000000] [SEED=1]
 	@$(BIN)/python -m tests.fuzz.run --requests $(or $(REQUESTS),1000000) --seed $(or $(SEED),1)
+
+fuzz-parsers: $(STAMP) ## the parsers of hostile text, a minute each, by atheris where it is installed: make fuzz-parsers [SECONDS=60] [SEED=1] [ARGS="--only yaml"]
+	@$(BIN)/python -m tests.fuzz.run_parsers --seconds $(or $(SECONDS),60) --seed $(or $(SEED),1) $(ARGS)
 
 fuzz-gateway: $(STAMP) ## random requests by what a gateway says that it serves; fails on 500: make fuzz-gateway [MINUTES=60] [SEED=1]
 	@$(BIN)/python -c 'import schemathesis' 2>/dev/null || $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation --editable '.[fuzz]'

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding
@@ -16,6 +17,7 @@ from rayched.pki.errors import PkiError
 
 _BYTES_MAX: Final = 8192
 """One of a P-256 key has 300."""
+_SAID_CHARACTERS_MAX: Final = 200
 
 
 def signing_request(key: ec.EllipticCurvePrivateKey) -> bytes:
@@ -31,8 +33,10 @@ def requested_key(request: bytes, what: str) -> ec.EllipticCurvePublicKey:
     try:
         found = x509.load_pem_x509_csr(request)
         key, is_signed = found.public_key(), found.is_signature_valid
-    except (ValueError, TypeError) as error:
-        raise PkiError(f"{what}: is no request for a certificate in PEM ({error})") from error
+    except (ValueError, TypeError, UnsupportedAlgorithm) as error:
+        # Some repeat the whole request, or a line of it.
+        said = " ".join(str(error).split())[:_SAID_CHARACTERS_MAX]
+        raise PkiError(f"{what}: is no request for a certificate in PEM ({said})") from error
     if not isinstance(key, ec.EllipticCurvePublicKey) or key.curve.name != "secp256r1":
         raise PkiError(f"{what}: want a key of the curve P-256")
     if not is_signed:

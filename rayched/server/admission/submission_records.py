@@ -1,9 +1,9 @@
 """The record of a submission: it is written beside a new object, and has the answer for the same uid submitted again.
 
 A uid is one object's in the whole cluster: scheduler, agents and streams know pods by it. Whoever sends a uid first has its
-record, and the object has the uid. Where another namespace had it before, the object gets one of its own, and what came of the uid that
-was sent lies in a record of this namespace. So a uid takes nothing from other namespaces, and its answer is one's own. Records of
-both kinds have one form, and end in the same way.
+record, and the object has the uid. Where another namespace had it before, the object gets one of its own, and what came of the
+uid that was sent lies in a record of this namespace. So a uid takes nothing from other namespaces, and its answer is one's own.
+Records of both kinds have one form, and end in the same way.
 """
 
 from __future__ import annotations

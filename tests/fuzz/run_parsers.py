@@ -1,0 +1,107 @@
+"""`make fuzz-parsers`: the eight parsers of hostile text, a minute each.
+
+    make fuzz-parsers                              a minute each
+    make fuzz-parsers SECONDS=450                  an hour for all
+    make fuzz-parsers ARGS="--only yaml --seed 7"
+
+Where atheris is installed (`pip install 'rayched[fuzz-parsers]'`, on Linux), it looks for inputs that reach new code, and keeps
+them in `--corpus`. Elsewhere, and with `--without-atheris`, inputs are changed at random, by a seed. Exit code 1 for a fault; the
+input is printed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+SECONDS: Final = 60.0
+_LONGER_SECONDS: Final = 60.0
+"""What a process of atheris has beyond its time, to load and to end."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    given = _parser().parse_args(arguments)
+    if given.atheris_target:
+        return _look_with_atheris(given.atheris_target, given.seconds, given.seed, given.corpus)
+    from tests.fuzz.parsers import TARGETS
+
+    chosen = [target.name for target in TARGETS if not given.only or target.name in given.only]
+    unknown = set(given.only) - {target.name for target in TARGETS}
+    if unknown:
+        print(f"--only {', '.join(sorted(unknown))}: there are {', '.join(target.name for target in TARGETS)}", file=sys.stderr)
+        return 2
+    guided = not given.without_atheris and importlib.util.find_spec("atheris") is not None
+    print(f"{'atheris' if guided else 'random changes'}, {given.seconds:g} s each, seed {given.seed}")
+    look = _in_a_process if guided else _at_random
+    # Each of them, also behind one that has a fault.
+    return int(sum(look(name, given.seconds, given.seed, given.corpus) != 0 for name in chosen) > 0)
+
+
+def _at_random(name: str, seconds: float, seed: int, _corpus: Path | None) -> int:
+    from tests.fuzz.mutation import fuzz_parser
+    from tests.fuzz.parsers import TARGETS
+
+    (target,) = [one for one in TARGETS if one.name == name]
+    until = time.monotonic() + seconds
+    report = fuzz_parser(target, seed, lambda _: time.monotonic() < until, time.thread_time)
+    longest = f"the longest took {report.longest_seconds * 1e3:.1f} ms"
+    seen = f"{report.inputs} inputs, {len(report.outcomes)} outcomes, {longest}, {len(report.faults)} faults"
+    print(f"{name}: {seen}", flush=True)
+    for fault in report.faults:
+        print(f"  {fault}", flush=True)
+    return len(report.faults)
+
+
+def _in_a_process(name: str, seconds: float, seed: int, corpus: Path | None) -> int:
+    """libFuzzer ends the process it is in."""
+    line = [sys.executable, "-m", "tests.fuzz.run_parsers", "--atheris-target", name]
+    line += ["--seconds", str(seconds), "--seed", str(seed)]
+    if corpus is not None:
+        line += ["--corpus", str(corpus)]
+    print(f"{name}:", flush=True)
+    return subprocess.run(line, timeout=seconds + _LONGER_SECONDS, check=False).returncode
+
+
+def _look_with_atheris(name: str, seconds: float, seed: int, corpus: Path | None) -> int:
+    """In this process, which it ends."""
+    import atheris  # type: ignore[import-not-found, unused-ignore]
+
+    with atheris.instrument_imports(include=["rayched"]):
+        from tests.fuzz.mutation import INPUT_SECONDS_MAX
+        from tests.fuzz.parsers import TARGETS
+    (target,) = [one for one in TARGETS if one.name == name]
+    flags = [f"-max_total_time={int(seconds)}", f"-seed={seed}", f"-timeout={int(10 * INPUT_SECONDS_MAX)}"]
+    if corpus is not None:
+        place = corpus / name
+        place.mkdir(parents=True, exist_ok=True)
+        for number, data in enumerate(target.corpus):
+            (place / f"given-{number}").write_bytes(data)
+        flags.append(str(place))
+
+    def one_input(data: bytes) -> None:
+        target.check(data)
+
+    atheris.Setup([sys.argv[0], *flags], one_input)
+    atheris.Fuzz()
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="make fuzz-parsers")
+    parser.add_argument("--seconds", type=float, default=SECONDS)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--only", action="append", default=[], metavar="PARSER")
+    parser.add_argument("--corpus", type=Path, metavar="DIR", help="where atheris keeps inputs that reached new code")
+    parser.add_argument("--without-atheris", action="store_true")
+    parser.add_argument("--atheris-target", default="", help=argparse.SUPPRESS)
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())
