@@ -199,8 +199,16 @@ def _stay(cluster: LocalCluster, pki: LocalPki | None) -> NoReturn:
         cluster.check()
         if pki is not None and time.monotonic() - looked_at > _RENEW_LOOK_SECONDS:
             looked_at = time.monotonic()
-            for identity in pki.renew():
-                note(f"{identity} has a new certificate")
+            _renew(pki)
+
+
+def _renew(pki: LocalPki) -> None:
+    """What has a third of its time left. A disk that is full by then ends no cluster: weeks are left for another try."""
+    try:
+        for identity in pki.renew():
+            note(f"{identity} has a new certificate")
+    except PkiError as error:
+        note(f"warning: certificates are not renewed, which is tried again in an hour: {error}")
 
 
 def _check_before_start(ports: PortOptions, replicas: int, settings: Mapping[str, Any]) -> None:
