@@ -30,7 +30,8 @@ from leader.belief import BeliefCell
 from rayched.actors.configured import ProfilesText
 from rayched.actors.placement import on_this_host
 from rayched.actors.queue_actor import create_queue_actor
-from rayched.actors.scheduler_actor import SchedulerActor, Transactions, Watch
+from rayched.actors.scheduler_actor import SchedulerActor
+from rayched.actors.scheduler_links import Transactions, Watch
 from rayched.actors.scheduler_values import SchedulerActorConfig
 from rayched.actors.worker import create_workers, worker_names
 from rayched.replica.ray.local_ray import LocalRay

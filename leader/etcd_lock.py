@@ -1,10 +1,13 @@
-"""The election's lock in etcd: requests through futures, one watch, one lease, all on a channel of its own.
+"""The election's lock in etcd: requests through futures, a watch at each member, one lease, all on a channel of its own.
 
 No call blocks the elector. Each request has one deadline for all it takes, the grant of a lease included. Whatever goes wrong
 in a call is answered as unknown: a write may have been committed although its answer said otherwise, and the election finds
 out by its guards and by reading back.
 
-Cost: one connection per endpoint, two threads, and per renewal one transaction and one keepalive.
+A member that is silent costs a request a moment, and the watches nothing (member_channel.py): of what they tell, what is older
+than what is known is dropped. Renewals go to one member each, for the election sends the next beside one without an answer.
+
+Cost: one connection and one thread per endpoint, one thread more, and per renewal one transaction and one keepalive.
 """
 
 from __future__ import annotations
@@ -17,13 +20,14 @@ from typing import Any, Final
 import grpc
 
 from leader import effects as fx
-from leader.channel import kept, open_channel, target_of
+from leader.channel import kept, target_of
 from leader.clock import NS_PER_SECOND
 from leader.etcd_lease import EtcdLease
 from leader.etcd_requests import LockKeys, build, read_outcome
 from leader.etcd_shim import rpc
 from leader.etcd_watch import KeyWatch
 from leader.events import Answered, Event, Outcome, Unknown, Written
+from leader.member_channel import MemberChannel
 from leader.revocation import HeldTerm, held_by
 
 _log = logging.getLogger("leader.etcd")
@@ -49,16 +53,16 @@ class EtcdLock:
         self._endpoints = kept(endpoints)
         self._keys = LockKeys(_bytes(record_key), _bytes(epoch_key))
         self._deliver: Callable[[Event], None] = _log_undelivered
-        self._channel: grpc.Channel | None = None
+        self._channel: MemberChannel | None = None
         self._tell_held, self._tell_watched = held, watched
         self._held: HeldTerm | None = None
 
     def start(self, deliver: Callable[[Event], None], ttl_seconds: int) -> None:
         self._deliver = deliver
-        self._channel = open_channel(self._endpoints)
-        self._kv = rpc.KVStub(self._channel)
+        self._channel = MemberChannel(self._endpoints, repeats=True)
+        self._txn = rpc.KVStub(self._channel).Txn
         self._lease = EtcdLease(self._channel, ttl_seconds)
-        self._watch = KeyWatch(self._channel, self._keys, self._watched)
+        self._watches = [KeyWatch(member, self._keys, self._watched) for member in self._channel.members]
 
     def submit(self, request: fx.Request) -> None:
         deadline = time.monotonic() + request.timeout_ns / NS_PER_SECOND
@@ -67,9 +71,15 @@ class EtcdLock:
         except ValueError as error:  # grpc's word for a channel that is closed
             self._answer(request, Unknown(str(error)))
 
+    def look_around(self) -> None:
+        """A request may be wanted soon: finds out which members of etcd answer. From any thread between `start` and `close`."""
+        if self._channel is not None:
+            self._channel.look_around()
+
     def close(self) -> None:
         if self._channel is not None:
-            self._watch.close()
+            for watch in self._watches:
+                watch.close()
             self._lease.close()
             self._channel.close()
 
@@ -108,7 +118,8 @@ class EtcdLock:
             self._answer(request, outcome)
 
         timeout = max(0.001, deadline - time.monotonic())
-        self._kv.Txn.future(build(request, self._keys, lease_id), timeout=timeout).add_done_callback(answered)
+        begin = self._txn.alone if isinstance(request, fx.Renew) else self._txn.future
+        begin(build(request, self._keys, lease_id), timeout=timeout).add_done_callback(answered)
 
     def _watched(self, event: Event) -> None:
         self._deliver(event)

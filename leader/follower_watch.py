@@ -3,7 +3,8 @@
     watch = FollowerWatch(endpoints, keys, votes, identity, retry_period=0.4, suspect_after=0.7)
     lock = EtcdLock(endpoints, record, epoch, watched=watch.seen)
 
-It has a connection to etcd of its own, so what it has to say never waits for a renewal or delays one. Where silence counts, a
+It has connections to etcd of its own, so what it has to say never waits for a renewal or delays one, and asks members beside one
+that is silent (member_channel.py): a host that falls silent may take its etcd member with it. Where silence counts, a
 follower is present with a key below `votes`, under an etcd lease that it keeps alive; the key holds the epoch that it suspects.
 
 Cost: one thread, one idle connection to the leader, and where silence counts a keepalive of etcd every three seconds.
@@ -21,13 +22,14 @@ from typing import Any, Final
 
 import grpc
 
-from leader.channel import kept, open_channel
+from leader.channel import kept
 from leader.clock import NS_PER_SECOND, Clock, SystemClock
 from leader.connections import Connections
 from leader.etcd_requests import LockKeys
 from leader.etcd_shim import rpc
 from leader.events import EpochChanged, Event, Listed, RecordChanged
 from leader.failure_detector import (
+    PROBE_NS,
     Connect,
     Counted,
     DetectorEffect,
@@ -41,6 +43,7 @@ from leader.failure_detector import (
     Unanswered,
     Vote,
 )
+from leader.member_channel import MemberChannel
 from leader.observation import Observation
 from leader.revocation import Evidence, HeldTerm, RevocationNote, revoke
 
@@ -66,21 +69,23 @@ class FollowerWatch:
         suspect_after: float | None,
         suspects: Callable[[Evidence], object] = lambda _: None,
         acted: Callable[[Evidence, bool | None], object] = lambda *_: None,
+        overdue: Callable[[], object] = lambda: None,
         clock: Clock | None = None,
     ) -> None:
         """`votes`: what the keys of followers begin with, used where `suspect_after` is given. `suspects` is told each suspicion
-        once, `acted` whether a term was ended: False where it had been, None where etcd gave no answer. Times in seconds. Raises
-        EndpointError at `start`."""
+        once, `acted` whether a term was ended: False where it had been, None where etcd gave no answer. `overdue` is called when
+        a renewal is, before there is any suspicion. Times in seconds. Raises EndpointError at `start`."""
         self._endpoints, self._keys, self._votes, self._identity = kept(endpoints), keys, votes, identity
         self._is_present = suspect_after is not None
-        self._suspects, self._acted = suspects, acted
+        self._suspects, self._acted, self._overdue = suspects, acted, overdue
+        self._is_overdue = False
         self._clock = clock or SystemClock()
         self._detector = FailureDetector(retry_period, suspect_after)
         self._observed = Observation()
         self._inbox: queue.SimpleQueue[Event] = queue.SimpleQueue()
         self._happened: list[DetectorEvent] = []
         self._connections = Connections(self._happened.append)
-        self._channel: grpc.Channel | None = None
+        self._channel: MemberChannel | None = None
         self._presence = 0
         """Its etcd lease; 0: none yet."""
         self._present_at = 0.0
@@ -90,7 +95,7 @@ class FollowerWatch:
         self._thread = threading.Thread(target=self._run, name="leader-follower-watch", daemon=True)
 
     def start(self) -> None:
-        self._channel = open_channel(self._endpoints)
+        self._channel = MemberChannel(self._endpoints, repeats=True)
         self._thread.start()
 
     def close(self) -> None:
@@ -152,11 +157,14 @@ class FollowerWatch:
                 case _:
                     changed = False
             if changed:
+                self._is_overdue = False
                 self._happened.append(LeaderSeen(leading_of(self._observed, self._identity)))
 
     def _perform(self, effect: DetectorEffect) -> None:
         match effect:
             case Connect(number, address, timeout_ns):
+                if timeout_ns == PROBE_NS and not self._is_overdue:
+                    self._look_around()
                 host, _, port = address.rpartition(":")
                 if host and port.isdecimal():
                     self._connections.open(number, host.strip("[]"), int(port), timeout_ns / NS_PER_SECOND)
@@ -168,6 +176,14 @@ class FollowerWatch:
                 self._vote(epoch)
             case Revoke(leading, evidence, detail):
                 self._revoke(leading, evidence, detail)
+
+    def _look_around(self) -> None:
+        """Who may have to act soon wants to know which members of etcd answer: one may be where the leader is."""
+        self._is_overdue = True
+        channel = self._channel
+        assert channel is not None
+        channel.look_around()
+        self._overdue()
 
     def _revoke(self, leading: Leading, evidence: Evidence, detail: str) -> None:
         channel = self._channel

@@ -18,14 +18,15 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import grpc
 from prometheus_client import Metric
 
 from leader.belief import BeliefCell
-from leader.channel import open_channel
 from leader.clock import boottime
+from leader.member_channel import MemberChannel
+from leader.successive_channel import SuccessiveChannel
 from rayched.actors.configured import profiles_of
 from rayched.actors.deciding_cell import DecidingCell
 from rayched.actors.event_room_cell import EventRoomCell
@@ -37,6 +38,7 @@ from rayched.actors.log_sending import send_logs
 from rayched.actors.placement import on_this_host
 from rayched.actors.questions import QuestionQueue, answer_now
 from rayched.actors.queue_partner import QueuePartner
+from rayched.actors.scheduler_links import ClusterWatch, Transactions, Watch
 from rayched.actors.scheduler_values import Explained, PlanBasis, SchedulerActorConfig, SchedulerStatus
 from rayched.actors.shards import RayShards
 from rayched.core.attempt_metrics import Told
@@ -69,22 +71,6 @@ QUESTIONS: Final = "questions"
 QUESTIONS_AT_ONCE: Final = 8
 """Questions of that group that wait in the process; the others wait at Ray."""
 log = logging.getLogger(__name__)
-
-
-class Transactions(Protocol):
-    """Takes transactions without waiting for them."""
-
-    def txn_future(self, request: bytes) -> Any:
-        """A future of the response to a TxnRequest that is serialised, or of gRPC's own errors."""
-
-    def grant_lease_future(self, ttl_seconds: int) -> Any:
-        """The same of the LeaseGrantResponse."""
-
-
-class Watch(Protocol):
-    """Delivers everything that happens, on a thread of its own."""
-
-    def start(self) -> None: ...
 
 
 class SchedulerActor:
@@ -129,6 +115,7 @@ class SchedulerActor:
             identity=config.identity,
             fair_namespaces=config.queue_flags.fair_namespaces,
         )
+        self._core.term.on_catching_up = self._watcher.hurry
         send_logs(config.logs, "scheduler", self._log_context)
         if log.isEnabledFor(logging.DEBUG):
             self._core.measures.tell = self._log_attempt
@@ -146,8 +133,10 @@ class SchedulerActor:
 
     def _connect(self, config: SchedulerActorConfig, keys: Keys) -> tuple[Transactions, Watch]:
         """Etcd: where transactions go, and who follows it."""
-        channel = open_channel(config.etcd_endpoints)
-        return StoreClient(channel), Watcher(channel, keys.cluster_prefix, self._watched, on_failure=self._fail)
+        # A member that fell silent with the former leader is not waited for; batches may be sent twice (window.py).
+        members, followed = MemberChannel(config.etcd_endpoints), SuccessiveChannel(config.etcd_endpoints)
+        watcher = Watcher(followed, keys.cluster_prefix, self._watched, on_failure=self._fail)
+        return StoreClient(members), ClusterWatch(watcher, members)
 
     # ------------------------------------------------------------------------------------------------------ actor methods
 

@@ -19,6 +19,7 @@ Pure. Owner: the SchedulerCore. Source: docs/adr/0001, and the table in leader/e
 from __future__ import annotations
 
 import enum
+from collections.abc import Callable
 from typing import ClassVar
 
 
@@ -51,6 +52,8 @@ class Term:
         self.epoch = 0
         """The last epoch led under; 0 before the first."""
         self._fenced: int | None = None
+        self.on_catching_up: Callable[[], object] = lambda: None
+        """Called when a belief has come and the cache is behind it."""
 
     @property
     def leads(self) -> bool:
@@ -74,7 +77,9 @@ class Term:
             self.phase = TermPhase.STANDBY
             return Step.NOTHING
         if cache_revision < believed and self.RULE_THE_CACHE_REACHES_THE_EPOCH:
-            self.phase = TermPhase.CATCHING_UP
+            if self.phase is not TermPhase.CATCHING_UP:
+                self.phase = TermPhase.CATCHING_UP
+                self.on_catching_up()
             return Step.NOTHING
         self.phase = TermPhase.LEADING
         step = Step.RESUME if believed == self.epoch else Step.BEGIN

@@ -91,6 +91,7 @@ class Leadership:
         self._held = held
         self._takes_evidence, self._suspect_after = takes_evidence, suspect_after
         self._watch: FollowerWatch | None = None
+        self._lock: EtcdLock | None = None
         self._counts = ElectionCounts(ELECTION_NAME)
         self._news = RevocationNews(self._endpoints, keys, identity, self._counts.revoked)
         self._led = 0
@@ -145,7 +146,7 @@ class Leadership:
                 self._started, self._stopped, leader_seen, on_overdue=self._work.end_now, on_failed=self._elector_failed
             )
             watched = self._begin_to_watch()
-            lock = EtcdLock(self._endpoints, self._keys.record, self._keys.epoch, self._held, watched)
+            lock = self._lock = EtcdLock(self._endpoints, self._keys.record, self._keys.epoch, self._held, watched)
             self._elector = Elector(config, lock, callbacks, self._belief, progress=self._belief.last_tick, metrics=self._counts)
             self._elector.start()
 
@@ -185,9 +186,17 @@ class Leadership:
             retry_period=self._durations.retry_period,
             suspect_after=self._suspect_after,
             suspects=self._counts.suspects,
+            overdue=self._look_around,
         )
         watch.start()
         return watch.seen
+
+    def _look_around(self) -> None:
+        """The leader is overdue: this replica may have to acquire soon."""
+        lock = self._lock
+        if lock is not None:
+            with contextlib.suppress(ValueError):  # grpc's word for a channel that is closed
+                lock.look_around()
 
     def _cease_to_watch(self) -> None:
         watch, self._watch = self._watch, None

@@ -29,6 +29,8 @@ Rules:
   if its revision is gone or is from the future, the list begins anew.
 * A stream without any message for `ask_seconds` is asked for its progress, and given up when `answer_seconds` pass without an
   answer. The answer proves life and nothing else: before etcd 3.5.8 it may overtake events, so it never moves the revision.
+* Who knows that there is more, as whoever has begun a term does, has the stream asked at once, and given up after
+  `hurry_seconds`: a member that fell silent with the former leader is not waited for.
 * A break after at least `pause_seconds_max` of following is repaired at once; else the pauses double from `pause_seconds_min`.
 * The stream requires a leader (metadata `hasleader`), or a member cut off from the others would stay silent.
 
@@ -77,6 +79,8 @@ class Pace:
     page_seconds_max: float = 5.0
     pause_seconds_min: float = 0.05
     pause_seconds_max: float = 1.0
+    hurry_seconds: float = 0.2
+    """In place of `answer_seconds` where a sign of life is wanted at once; twice as long after each stream that gave none."""
 
 
 class _Phase(enum.Enum):
@@ -124,6 +128,10 @@ class ListWatchCore:
         """What was delivered from the last put on; empty: a break is followed by a list."""
         self._opened_at = self._heard_at = math.nan
         self._asked_at: float | None = None
+        self._hurried_at: float | None = None
+        """Since when a sign of life is wanted at once, until there is one."""
+        self._hurries = 0
+        """Streams that gave none."""
         self._failures = 0
         self.revision = 0
         """Everything up to it has been delivered."""
@@ -148,16 +156,31 @@ class ListWatchCore:
                 return self._due_at
             case _Phase.LISTING:
                 return None
-            case _Phase.OPENING | _Phase.PROVING:
+            case _Phase.OPENING:
+                return self._silent_at(self._heard_at)
+            case _Phase.PROVING:
                 return self._heard_at + self._pace.answer_seconds
             case _Phase.FOLLOWING if self._asked_at is not None:
-                return self._asked_at + self._pace.answer_seconds
+                return self._silent_at(self._asked_at)
             case _Phase.FOLLOWING:
-                return self._heard_at + self._pace.ask_seconds
+                ask_at = self._heard_at + self._pace.ask_seconds
+                return ask_at if self._hurried_at is None else min(ask_at, self._hurried_at)
 
     def start(self, now: float) -> list[Effect]:
         """The first request."""
         return self._proceed(now)
+
+    def hurry(self, now: float) -> None:
+        """Somebody knows that there is more, and waits for it: a stream that gives no sign of life soon is given up."""
+        if self._hurried_at is None:
+            self._hurried_at, self._hurries = now, 0
+
+    def _silent_at(self, asked_at: float) -> float:
+        """When a stream that was asked then is taken for silent."""
+        answer_at = asked_at + self._pace.answer_seconds
+        if self._hurried_at is None:
+            return answer_at
+        return min(answer_at, max(asked_at, self._hurried_at) + self._pace.hurry_seconds * 2.0 ** min(self._hurries, 30))
 
     def tick(self, now: float) -> list[Effect]:
         """Time has passed."""
@@ -169,11 +192,12 @@ class ListWatchCore:
         if self._phase is _Phase.FOLLOWING and self._asked_at is None:
             self._asked_at = now
             return [SendOnStream(self._stream, rpc.WatchRequest(progress_request=rpc.WatchProgressRequest()))]
-        silence = f"no message for {self._pace.answer_seconds:g} s after a request"
         if self._phase is _Phase.PROVING:
             untold = f"it tells nothing of revision {self._proof[0].mod_revision} within {self._pace.answer_seconds:g} s"
             return self._list_anew(Break.SET_BACK, untold, now)
-        return self._break(Break.SILENT, silence, now)
+        asked_at = self._asked_at if self._phase is _Phase.FOLLOWING and self._asked_at is not None else self._heard_at
+        self._hurries += self._hurried_at is not None
+        return self._break(Break.SILENT, f"no message for {round(now - asked_at, 1):g} s after a request", now)
 
     def page_arrived(self, answer: Any, now: float) -> list[Effect]:
         """A RangeResponse to the FetchPage under way."""
@@ -201,7 +225,7 @@ class ListWatchCore:
         """A WatchResponse."""
         if not self._is_heard(stream):
             return []
-        self._heard_at, self._asked_at = now, None
+        self._heard_at, self._asked_at, self._hurried_at = now, None, None
         if message.compact_revision and not self.RULE_COMPACTED_HISTORY_IS_LISTED:
             self.revision = message.compact_revision
             self._proof = (Deleted(b"", self.revision),)

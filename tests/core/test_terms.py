@@ -149,3 +149,15 @@ def test_an_epoch_that_was_fenced_leads_again_once_another_one_was_believed_in_b
     assert term.step(None, cache_revision=990) is Step.STOP
     # The revision comes a second time, as another election's.
     assert term.step(1000, cache_revision=1000) is Step.BEGIN and term.leads
+
+
+def test_whoever_follows_for_the_scheduler_is_told_once_that_it_is_waited_for() -> None:
+    term, told = Term(), list[int]()
+    term.on_catching_up = lambda: told.append(term.epoch)
+    assert term.step(None, cache_revision=990) is Step.NOTHING and told == []
+    assert [term.step(1000, cache_revision=revision) for revision in (990, 995)] == [Step.NOTHING, Step.NOTHING]
+    assert told == [0]
+    assert term.step(1000, cache_revision=1000) is Step.BEGIN
+    assert term.step(1010, cache_revision=1000) is Step.STOP
+    assert term.step(1010, cache_revision=1000) is Step.NOTHING and told == [0, 1000]
+    assert term.step(1010, cache_revision=1010) is Step.BEGIN and told == [0, 1000]

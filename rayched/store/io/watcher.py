@@ -75,6 +75,8 @@ class Watcher:
         """Whoever holds it owns the core."""
         self._effects: deque[Effect] = deque()
         self._stopping = threading.Event()
+        self._look_now = threading.Event()
+        """The clock is to be looked at before its time."""
         self._stream: _OpenStream | None = None
         self._page_call: Any = None
         self._reads = False
@@ -90,6 +92,7 @@ class Watcher:
     def stop(self) -> None:
         """No delivery begins after the return; from within the handler, after the one under way."""
         self._stopping.set()
+        self._look_now.set()
         stream, page_call = self._stream, self._page_call
         if stream is not None:
             stream.close()
@@ -97,6 +100,12 @@ class Watcher:
             page_call.cancel()
         _join(self._thread)
         _join(self._clock_thread)
+
+    def hurry(self) -> None:
+        """See ListWatchCore. From any thread; does not wait."""
+        with self._lock:
+            self.core.hurry(self._clock())
+        self._look_now.set()
 
     def __enter__(self) -> Watcher:
         self.start()
@@ -119,6 +128,7 @@ class Watcher:
                 self._on_failure(error)
         finally:
             self._stopping.set()
+            self._look_now.set()
             if self._stream is not None:
                 self._stream.close()
 
@@ -161,15 +171,19 @@ class Watcher:
     def _look_at_clock(self) -> None:
         """What cannot wait for the next message of the stream; all else is left to the watcher."""
         wait = 0.0
-        while not self._stopping.wait(wait):
+        while True:
+            self._look_now.wait(wait)
+            self._look_now.clear()
+            if self._stopping.is_set():
+                return
             with self._lock:
                 now, due_at = self._clock(), self.core.due_at
                 # While the watcher has something in hand, not all that has arrived was handed in.
                 if self._reads and due_at is not None and due_at <= now:
-                    self._effects.extend(self._hurry(self.core.tick(now)))
+                    self._effects.extend(self._at_once(self.core.tick(now)))
             wait = _LOOK_SECONDS_MAX if due_at is None else min(max(due_at - now, _LOOK_SECONDS_MIN), _LOOK_SECONDS_MAX)
 
-    def _hurry(self, effects: list[Effect]) -> list[Effect]:
+    def _at_once(self, effects: list[Effect]) -> list[Effect]:
         """Does what has to do with the open stream, which the watcher is reading."""
         left: list[Effect] = []
         stream = self._stream
