@@ -10,7 +10,7 @@ SOURCES := rayched leader tests benchmarks examples setup.py
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-long test-chaos test-fast check format lint types layers house proto proto-check behaviour docs docs-check conformance simulate mutants access audit fuzz fuzz-parsers fuzz-gateway probe trace kubectl chaos failover flood gateway-load groups hostile soak storage nodes node-soak test-browser pictures bench bench-quick bench-plot pool warmup idle queue-bench wheel lock clean
+.PHONY: help setup run test test-long test-chaos test-fast check format lint types layers house proto proto-check behaviour docs docs-check conformance simulate mutants access audit fuzz fuzz-parsers fuzz-gateway probe trace kubectl chaos failover hosts flood gateway-load groups hostile soak storage nodes node-soak test-browser pictures bench bench-quick bench-plot pool warmup idle queue-bench wheel lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -143,6 +143,9 @@ soak: $(STAMP) ## 100 pods a second that come and go, five leaders killed, and n
 
 failover: $(STAMP) ## kill leaders under load and measure how long bindings pause: make failover [ARGS="--kills 3 --kinds replica"]
 	@$(BIN)/python -m benchmarks.failover $(ARGS)
+
+hosts: $(STAMP) ## three hosts as network namespaces: interfaces that go down, one-way cuts, latency and loss: make hosts [ARGS="--downs 3 --minutes 0.5"]
+	@$(BIN)/python -m benchmarks.hosts $(ARGS)
 
 nodes: $(STAMP) ## real pods through kills of agents and leaders, evictions under real pressure, a job of 500: make nodes [ARGS="--only job"]
 	@$(BIN)/python -m benchmarks.nodes $(ARGS)

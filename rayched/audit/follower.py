@@ -39,6 +39,8 @@ class AuditFollower:
         self._next = start_revision
         self._stopped = threading.Event()
         self._lock = threading.Lock()
+        self._turned = False
+        """There are other endpoints than those that are read from."""
         self._call: Any = None
         self.error: str | None = None
         self._thread = threading.Thread(target=self._run, name="auditor", daemon=True)
@@ -52,6 +54,12 @@ class AuditFollower:
         if self._call is not None:
             self._call.cancel()
         self._thread.join(5.0)
+
+    def turn_to(self, endpoints: Sequence[str]) -> None:
+        """Reads on from these members of the same etcd, where others are about to fall silent; nothing is missed."""
+        self._endpoints, self._turned = endpoints, True
+        if self._call is not None:
+            self._call.cancel()
 
     def ask(self, question: Callable[[Auditor], Answer]) -> Answer:
         """The answer to a question to the auditor between two revisions."""
@@ -68,8 +76,13 @@ class AuditFollower:
         return True
 
     def _run(self) -> None:
-        with open_channel(self._endpoints) as channel:
-            while not self._stopped.is_set() and self.error is None:
+        while not self._stopped.is_set() and self.error is None:
+            self._turned = False
+            self._follow_at(self._endpoints)
+
+    def _follow_at(self, endpoints: Sequence[str]) -> None:
+        with open_channel(endpoints) as channel:
+            while not (self._stopped.is_set() or self._turned) and self.error is None:
                 try:
                     self._follow(channel)
                 except grpc.RpcError:
@@ -86,6 +99,8 @@ class AuditFollower:
         requests.put(rpc.WatchRequest(create_request=create))
         self._call = rpc.WatchStub(channel).Watch(iter(requests.get, None), metadata=(("hasleader", "true"),))
         try:
+            if self._turned:
+                return
             for answer in self._call:
                 if answer.compact_revision:
                     self.error = (

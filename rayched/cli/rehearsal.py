@@ -122,14 +122,17 @@ class Rehearsal(ClusterSession):
         agents: bool = True,
         audit_later: bool = False,
         pki: LocalPki | None = None,
+        cluster: LocalCluster | None = None,
     ) -> None:
         """Without `agents` the nodes are registered, and no agent reports the pods on them.
 
         `audit_later`: the auditor reads nothing until `audit` is called, and takes no time from what is measured.
+
+        `cluster`: in place of one that is made here, which what is before `agents` and `pki` are for.
         """
         if not agents:
             options = [*options, *_NOBODY_IS_MISSED]
-        self.cluster = LocalCluster(
+        self.cluster = cluster or LocalCluster(
             directory, replicas, first_port=first_port, first_gateway_port=first_gateway_port, options=options, pki=pki
         )
         self.client = self.cluster.client(timeout_seconds=30.0)

@@ -36,9 +36,19 @@ NODES: Final = "local"
 class LocalPki:
     """Of one cluster."""
 
-    def __init__(self, directory: Path, replicas: int, clock: Callable[[], float] = time.time, *, gateways: bool = False) -> None:
-        """Makes what is missing. `gateways`: there is one beside each replica. Raises PkiError."""
+    def __init__(
+        self,
+        directory: Path,
+        replicas: int,
+        clock: Callable[[], float] = time.time,
+        *,
+        gateways: bool = False,
+        hosts: Sequence[str] = (),
+    ) -> None:
+        """Makes what is missing. `gateways`: there is one beside each replica. `hosts`: addresses that replicas are reached at
+        beside those of their own host; each certificate has them all. Raises PkiError."""
         self._clock = clock
+        self._hosts = tuple(hosts)
         self._made = PkiDirectory(directory, clock) if (directory / CA_FILE).exists() else PkiDirectory.create(directory, clock)
         self._identities = [
             *(self._identity(IdentityKind.REPLICA, f"replica-{number}") for number in range(replicas)),
@@ -80,7 +90,8 @@ class LocalPki:
             return []
         due = [one for one in self._identities if not self._has_time(one)]
         for identity in due:
-            self._made.issue(leaf_request(identity.trust_domain, identity.kind, identity.name))
+            hosts = self._hosts if identity.kind is IdentityKind.REPLICA else ()
+            self._made.issue(leaf_request(identity.trust_domain, identity.kind, identity.name, hosts))
         return due
 
     def write_context(self, servers: Sequence[str]) -> None:
