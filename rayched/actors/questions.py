@@ -35,7 +35,7 @@ class _Question(NamedTuple):
     asked: float
 
 
-class _Open(NamedTuple):
+class _BegunLook(NamedTuple):
     """A question whose answer comes in pieces."""
 
     pieces: Generator[None, None, Any]
@@ -50,7 +50,7 @@ class QuestionQueue:
         self._pause = 1.0 / share - 1.0
         """After a question no other one is answered for so many times as long as it took."""
         self._waiting: deque[_Question] = deque()
-        self._open: _Open | None = None
+        self._open: _BegunLook | None = None
         self._took = 0.0
         """By the pieces of the answer so far."""
         self._next_at = 0.0
@@ -95,7 +95,7 @@ def answer_now(answer: Callable[[], Any], told: Future[Any]) -> None:
         told.set_result(found)
 
 
-def _begun(question: _Question) -> _Open | None:
+def _begun(question: _Question) -> _BegunLook | None:
     """None: it is answered."""
     try:
         found = question.answer()
@@ -103,12 +103,12 @@ def _begun(question: _Question) -> _Open | None:
         question.told.set_exception(problem)
         return None
     if isinstance(found, Generator):
-        return _Open(found, question.told)
+        return _BegunLook(found, question.told)
     question.told.set_result(found)
     return None
 
 
-def _is_told(one: _Open) -> bool:
+def _is_told(one: _BegunLook) -> bool:
     """The next piece; True: it was the last one."""
     try:
         next(one.pieces)
