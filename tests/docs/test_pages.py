@@ -138,7 +138,18 @@ def test_flags_named_in_the_text_are_flags_of_some_command(page: Path) -> None:
     assert {flag for pair in named for flag in pair if flag} <= known
 
 
-OTHERS = {"--client-cert-auth", "--help", "--max-txn-ops", "--quota-backend-bytes", "--snapshot-count", "--version", "--volumes"}
+OTHERS = {
+    "--client-cert-auth",
+    "--corpus",
+    "--help",
+    "--max-txn-ops",
+    "--no-binary",
+    "--only-binary",
+    "--quota-backend-bytes",
+    "--snapshot-count",
+    "--version",
+    "--volumes",
+}
 """Of all commands, of rayched itself, etcd and docker."""
 
 
