@@ -36,7 +36,6 @@ from rayched.core.groups.group_rooms import GroupRooms
 from rayched.core.groups.group_writes import OP_GROUP, GroupCommits, GroupConditions, UnsentGroup
 from rayched.core.groups.held_back import HeldGroups
 from rayched.core.groups.incomplete_groups import OP_RELEASE, IncompleteGroups
-from rayched.core.groups.looking import GroupLooks
 from rayched.core.groups.membership import GroupMembership, GroupState
 from rayched.core.groups.paused_attempts import PausedAttempt, PausedAttempts
 from rayched.core.groups.recorded_plans import RecordedPlans
@@ -48,6 +47,7 @@ from rayched.core.writes.window import Send
 from rayched.framework.status import error
 from rayched.scheduler.attempt import AttemptFailure
 from rayched.store.transactions import WRITES_MAX, Conflict, Guard, GuardedPut, Outcome, TransactionRefused, Write
+from rayched.v1.services_pb2 import GroupExplanation
 
 GROUPS_UNSENT_MAX: Final = 16
 """Placements that wait to be sent; with more nothing is decided until the store takes some."""
@@ -75,12 +75,10 @@ class PodGroups:
         told = self._conditions, self._held, self._incomplete, self._rooms
         self._entries = GroupEntries(parts, ends, self._membership, self._cycle, *told)
         preemption = GroupPreemption(parts.snapshot, parts.scheduler, self._cycle, self._membership.by_name)
-        self._paused = PausedAttempts(self._cycle, parts.ports.others_wait)
-        asked = parts.ports.clock, self._paused.others_wait
-        self._decider = GroupDecider(self._cycle, preemption, self._rooms, self._measures, *asked)
+        self._decider = GroupDecider(self._cycle, preemption, self._rooms, self._measures, parts.ports.clock)
         self._room = RoomMaking(parts, self._rooms, self._decider, self._incomplete, self._entries, self._measures, self._lost)
         self._terminating = TerminatingGroups(parts.cache)
-        self.looks = GroupLooks(parts, ends, self._membership, self._paused, self._incomplete, self._decider)
+        self._paused = PausedAttempts(self._cycle)
 
     # --------------------------------------------------------------------------------------------------------- following
 
@@ -222,16 +220,15 @@ class PodGroups:
         """Attempts that rest."""
         return len(self._paused)
 
-    def go_on(self, *, in_hand: int, decided: int) -> bool:
-        """A piece of an attempt that takes long, where it is its turn. So many pods are in the hand, and were decided about."""
+    def go_on(self, *, in_hand: bool) -> bool:
+        """A piece of an attempt that takes long, where it is its turn. `in_hand`: there are pods to be decided about."""
         now = self._ports.clock()
-        paused = self._paused.take(now, in_hand=in_hand > 0, has_decided=decided > 0)
+        paused = self._paused.take(now, in_hand=in_hand)
         if paused is None:
             return False
         if not self._paused.is_as_it_was(paused):
             paused.pieces.close()
             self._entries.try_again(paused.state, paused.uid, now)
-            self._paused.took(now, now)
             return True
         self._ports.deciding(paused.uid)
         self._incomplete.lend(paused.state)
@@ -262,6 +259,14 @@ class PodGroups:
             decided = self._commits.decided(state, found, paused.began)
             if not found.is_one:
                 self._plans.decided(decided, self._ports.wall_clock())
+
+    def look(self, name: str) -> GroupExplanation | None:
+        """What would become of the group of this namespace/name now; None: there is none. Nothing changes."""
+        state, now = self._membership.by_name(name), self._ports.clock()
+        if state is None:
+            return None
+        with self._incomplete.lent(state):
+            return self._decider.look(state, now, self._ports.wall_clock())
 
     # ----------------------------------------------------------------------------------------------------------- writing
 
