@@ -12,8 +12,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final
 
 import grpc
 
@@ -28,6 +27,7 @@ from rayched.pki.issuing import leaf_request
 from rayched.pki.tls_files import TlsFiles
 from rayched.replica.cluster.local_cluster import LocalCluster
 from rayched.replica.cluster.local_pki import LocalPki
+from rayched.replica.cluster.session import ClusterSession
 from rayched.replica.etcd.etcd_binary import etcd_environment, find_etcd
 from rayched.replica.ray.processes import dying_with_us
 
@@ -56,7 +56,7 @@ class HostMember:
         return f"https://{self.address}:{_PEER_PORT}"
 
 
-class HostEtcd:
+class HostEtcd(ClusterSession):
     """One member on each of these hosts. A context manager."""
 
     def __init__(self, directory: Path, network: HostNetwork, hosts: Sequence[str]) -> None:
@@ -68,18 +68,10 @@ class HostEtcd:
         tls = EtcdTls(str(files.ca), str(files.certificate), str(files.key), _SERVER_NAME)
         self.endpoints = SecureEndpoints([member.endpoint for member in self.members], tls)
 
-    def __enter__(self) -> Self:
-        try:
-            for member in self.members:
-                self._start(member)
-            self._wait_until_ready()
-        except BaseException:
-            self.close()
-            raise
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
-        self.close()
+    def open(self) -> None:
+        for member in self.members:
+            self._start(member)
+        self._wait_until_ready()
 
     def close(self) -> None:
         for member in self.members:

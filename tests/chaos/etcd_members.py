@@ -16,14 +16,13 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 import grpc
 
 from leader.channel import open_channel
 from leader.etcd_shim import rpc
 from rayched.replica.cluster.free_ports import free_ports
+from rayched.replica.cluster.session import ClusterSession
 from rayched.replica.etcd.etcd_binary import EtcdBinary, etcd_environment
 from rayched.replica.ray.processes import dying_with_us
 from tests.chaos.proxy import Link, Network
@@ -55,7 +54,7 @@ class Member:
         return self.process is not None and self.process.poll() is None
 
 
-class EtcdMembers:
+class EtcdMembers(ClusterSession):
     """The members of one cluster. A context manager."""
 
     def __init__(self, directory: Path, count: int, binary: EtcdBinary, network: Network, quota_bytes: int = 0) -> None:
@@ -78,19 +77,11 @@ class EtcdMembers:
     def endpoints(self) -> tuple[str, ...]:
         return tuple(member.endpoint for member in self.members)
 
-    def __enter__(self) -> Self:
+    def open(self) -> None:
         self._directory.mkdir(parents=True, exist_ok=True)
-        try:
-            for member in self.members:
-                self.start(member)
-            self.wait_until_ready()
-        except BaseException:
-            self.close()
-            raise
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
-        self.close()
+        for member in self.members:
+            self.start(member)
+        self.wait_until_ready()
 
     def close(self) -> None:
         for member in self.members:
