@@ -28,6 +28,8 @@ class Measured:
     """Measured pods that found no node."""
     longest_piece_ms: float | None = None
     """What the deciding thread computed at most between two signs of life, where that is known."""
+    workers_asked: int = 0
+    """Shards that workers answered for."""
     single_ms: Sequence[float] = field(default=())
     """Single pods on the idle cluster, from their arrival to the moment at which they are seen bound; ascending."""
 

@@ -16,7 +16,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -93,7 +93,10 @@ class MeasuredSchedulerActor(SchedulerActor):
 
     def measure(self, templates: int, others: dict[str, int]) -> Result:
         """`others` are processes whose CPU and memory count as well, by name."""
-        return self._load.measure(templates, others)
+        before = self._shards.counts.evaluations
+        result = self._load.measure(templates, others)
+        asked = self._shards.counts.evaluations - before
+        return replace(result, measured=replace(result.measured, workers_asked=asked))
 
 
 class Load(MemoryCluster):

@@ -69,19 +69,19 @@ class Spy:
 
 
 class SlowSpy(Spy):
-    """Takes so many seconds a row, of a clock of its own."""
+    """Takes so many seconds a row and a call, of a clock of its own."""
 
-    def __init__(self, seconds: float) -> None:
+    def __init__(self, seconds: float, call_seconds: float = 0.0) -> None:
         super().__init__("Slow")
-        self.seconds = seconds
+        self.seconds, self.call_seconds = seconds, call_seconds
         self.now = 0.0
 
     def filter(self, state: Any, rows: Rows) -> CodeColumn | None:
-        self.now += self.seconds * rows.n
+        self.now += self.call_seconds + self.seconds * rows.n
         return super().filter(state, rows)
 
     def score(self, state: Any, rows: Rows) -> ScoreColumn | None:
-        self.now += self.seconds * rows.n
+        self.now += self.call_seconds + self.seconds * rows.n
         return super().score(state, rows)
 
 

@@ -127,14 +127,29 @@ def test_a_column_of_unknown_price_is_asked_for_on_a_few_rows_first_and_given_aw
     workers = Buyers(snapshot, spy)
     builder = ColumnBuilder(snapshot, workers)
     question = ColumnKey(PreparedPlugin("spy", spy, None, a_pod().SerializeToString()), PluginHalf.SCORE)
-    workers.limit = 10.0
+    workers.limit = 0.6
     builder.build([FinalScoreColumn("here", snapshot, question)])
-    assert spy.asked[0] == ("score", list(range(PROBE_ROWS))) and workers.offered == [10.0]
-    assert workers.asked == [], "ten times a second is not more than the limit"
+    assert spy.asked[:2] == [("score", list(range(PROBE_ROWS)))] * 2
+    assert workers.offered == pytest.approx([0.5]), "what the first call took beyond that it takes once"
+    assert workers.asked == [], "that is not more than the limit"
     workers.limit, workers.offered = 0.0, []
     builder.build([FinalScoreColumn("there", snapshot, question)])
     assert workers.asked == [request_for(question)]
-    assert 1.0 < workers.offered[0] < 10.0, "all rows took half a second: the price has come down towards that"
+
+
+@pytest.mark.parametrize(("us_a_row", "rows"), [(0.01, 16), (5.0, 16), (20.0, 4), (100.0, 1)])
+def test_what_a_call_takes_however_few_rows_it_has_is_no_part_of_the_price(us_a_row: float, rows: int) -> None:
+    """200 us a call, at 100,000 rows of 10 ns each, would be a third of a second of work that is not there."""
+    slow, snapshot = SlowSpy(us_a_row * 1e-6, call_seconds=200e-6), a_snapshot(40 * PROBE_ROWS)
+    snapshot.work.use(lambda: slow.now, lambda: None)
+    workers = Buyers(snapshot, slow)
+    workers.limit = 1e9
+    question = ColumnKey(PreparedPlugin("slow", slow, None, a_pod().SerializeToString()), PluginHalf.SCORE)
+    ColumnBuilder(snapshot, workers).build([FinalScoreColumn("score", snapshot, question)])
+    alone = 200e-6 / PROBE_ROWS if rows == 1 else 0.0
+    assert workers.offered == pytest.approx([40 * PROBE_ROWS * (us_a_row * 1e-6 + alone)])
+    probes = [1, 1, *(many for many in (4, 16) if many <= rows)]
+    assert [len(asked) for _, asked in slow.asked[: len(probes)]] == [many * PROBE_ROWS for many in probes]
 
 
 def test_a_plugin_that_raises_on_the_first_rows_raises_where_its_column_is_built() -> None:
