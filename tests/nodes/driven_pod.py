@@ -216,7 +216,7 @@ class DrivenPod:
 
     def figures(self) -> PodFigures:
         stats = NodeStats(self.backend.root, NodeBounds(), 1 << 30)
-        place = PodPlace(self.pod.metadata.uid, self.directory.path, [], self.shim)
+        place = PodPlace(self.pod.metadata.uid, self.directory.path, self.directory.path / "no-logs", self.shim)
         return stats.look([place], 0.0).pods[self.pod.metadata.uid]
 
 

@@ -118,7 +118,7 @@ def test_memory_is_what_the_kernel_counts_in_a_containers_cgroup(tmp_path: Path)
         (directory / "memory.current").write_text(f"{current}\n")
         (directory / "memory.stat").write_text(f"anon 4096\nfile 4096\ninactive_file {inactive}\n")
     (tmp_path / "cgroups" / "uid" / "gone-0").mkdir()
-    place = PodPlace("uid", tmp_path / "pod", [], None)
+    place = PodPlace("uid", tmp_path / "pod", tmp_path / "logs", None)
     stats = NodeStats(tmp_path, NodeBounds(memory=100 * MI), 60 * MI, tmp_path / "cgroups")
     seen = stats.look([place], 0.0)
     assert seen.pods["uid"].memory == {"main": 43 * MI, "side": 0}, "what could be given back at once is not counted"

@@ -160,3 +160,36 @@ def test_nothing_is_started_below_a_shim_that_has_not_answered(tmp_path: Path, m
         time.sleep(1.5)
         assert not marked("waits") and condition(world.status(runner), FENCE_ARMED) == "False"
         world.started("plain", "sleep", "1000")
+
+
+@pytest.mark.row("N73")
+def test_a_shim_is_told_its_fence_now_and_then_and_the_moment_that_nobody_answers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[float] = []
+    ask = shim_link.ShimLink.ask
+
+    def asked(link: shim_link.ShimLink, verb: str, *rest: object, **fields: float) -> None:
+        if verb == "fence":
+            told.append(fields["at"] - first)
+        ask(link, verb, *rest, **fields)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(shim_link.ShimLink, "ask", asked)
+    with lone_runners(tmp_path) as world:
+        runner = world.run("armed", "sleep", "1000", **{STOP_AFTER_ANNOTATION: "60s"})
+        start = steady_clock() + 60.0
+        first = world.context.boottime_of(start)
+        for seconds, length in [(0.0, 60.0), (5.9, 60.0), (6.1, 60.0), (12.0, 60.0), (5.0, 30.0), (7.9, 30.0)]:
+            world.ask(partial(runner.fence, start + seconds, length))
+            if not seconds:
+                assert told == [], "it has no shim yet"
+                world.begin_with(runner)
+                world.runs(runner)
+        assert told == pytest.approx([0.0, 6.1, 5.0], abs=0.01), (
+            "a tenth of it later at the latest, and at once where it is sooner"
+        )
+        world.ask(runner.tell_fence)
+        world.ask(runner.tell_fence)
+        assert told[3:] == pytest.approx([7.9], abs=0.01)
+        guarded = world.guard._pods["armed"].at
+        assert guarded - first == pytest.approx(7.9, abs=0.01), "the agent itself keeps it as it is"

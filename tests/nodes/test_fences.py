@@ -87,10 +87,10 @@ def test_what_a_node_believes_stays_true() -> None:
 
 def test_a_fence_ends_a_pod_in_time_unless_it_is_put_off() -> None:
     life = PodLife(a_pod("web"), 0.0)
-    life.fence = PodFence(100.0, 10.0)
+    life.fence = PodFence(100.0, 10.0, 60.0)
     life.advance(89.0)
     assert life.ending is None and life.wakes_at(89.0) == 90.0
-    life.fence = PodFence(130.0, 10.0)
+    life.fence = PodFence(130.0, 10.0, 60.0)
     life.advance(95.0)
     assert life.ending is None
     life.advance(120.0)
@@ -99,9 +99,9 @@ def test_a_fence_ends_a_pod_in_time_unless_it_is_put_off() -> None:
 
 def test_a_fence_shortens_an_ending_that_would_outlive_it() -> None:
     life = PodLife(a_pod("web"), 0.0)
-    life.fence = PodFence(100.0, 10.0)
+    life.fence = PodFence(100.0, 10.0, 60.0)
     life.advance(90.0)
-    life.fence = PodFence(200.0, 10.0)
+    life.fence = PodFence(200.0, 10.0, 60.0)
     life.advance(91.0)
     assert life.ending is not None and life.ending.by == 100.0, "what has begun is not put off"
 
@@ -127,6 +127,10 @@ class _Fenced:
     def __init__(self, pod: Pod) -> None:
         self.life = PodLife(pod, 0.0)
         self.told: list[float] = []
+        self.is_told = 0
+
+    def tell_fence(self) -> None:
+        self.is_told += 1
 
     def fence(self, at: float, seconds: float) -> None:
         assert seconds == 60
@@ -146,6 +150,9 @@ def test_a_sign_of_life_counts_from_when_it_was_sent() -> None:
         fences.acknowledged(120.0, 129.0, runners)
     assert fenced.told[-1] != 180.0, "the cluster may have seen it at 120"
     assert fences.silent_seconds(139.0) == 10.0
+    assert fenced.is_told == 0
+    fences.unanswered(runners)
+    assert fenced.is_told == 1 and len(fenced.told) == 3, "it stays as it is, and the shim has to know it"
 
 
 def asked(link: ShimLink, verb: str, **fields: object) -> Answer:

@@ -49,7 +49,7 @@ class ShortNode(NodeStats):
         flags = EvictionFlags(hard="nodefs.available<1Gi,memory.available<1Gi")
         self.monitor = PressureMonitor(EvictionSettings(thresholds_of(flags, allocatable_enforced=False)), self, ports)
 
-    def look(self, places: Iterable[PodPlace], at: float, *, exact: bool = False) -> NodeFigures:
+    def look(self, places: Iterable[PodPlace], at: float, *, exact: bool = False, files: bool = True) -> NodeFigures:
         seen = {Signal.MEMORY: SignalObservation(self.memory, 8 * GI, at), **self.disk((), at)}
         return NodeFigures(seen, {"writer": PodFigures(disk=DiskUsage(writable=MI))})
 

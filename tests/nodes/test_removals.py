@@ -39,7 +39,7 @@ def a_deleted_pod(uid: str, phase: str = "Running") -> Pod:
 def reporter() -> Iterator[Reporter]:
     """One that has not begun: what it is to tell waits."""
     with NodeAgentClient(NOWHERE, node="n") as client:
-        outcomes = ReportOutcomes(lambda *_: None, lambda: None, lambda: None, lambda _: None, steady_clock)
+        outcomes = ReportOutcomes(lambda *_: None, lambda: None, lambda: None, lambda _: None, lambda: None, steady_clock)
         yield Reporter(client, "n", 10.0, outcomes)
 
 

@@ -34,6 +34,7 @@ class Told:
 
     pods: list[tuple[str, ApiError | None]] = field(default_factory=list)
     superseded: list[int] = field(default_factory=list)
+    unanswered: int = 0
 
     def outcomes(self) -> ReportOutcomes:
         return ReportOutcomes(
@@ -41,8 +42,12 @@ class Told:
             lambda: self.superseded.append(1),
             lambda: None,
             lambda _: None,
+            self._not_answered,
             time.monotonic,
         )
+
+    def _not_answered(self) -> None:
+        self.unanswered += 1
 
 
 @pytest.fixture
@@ -234,3 +239,22 @@ def test_of_a_pod_that_waits_the_latest_status_is_told_and_one_that_is_gone_is_f
     found = nodes.stored(a_pod("web", namespace="default"))
     assert found is not None and found.pod.status.message == "new" and phase(nodes, "other") == ""
     assert told.pods == [("web", None)]
+
+
+class Silent(Late):
+    """A cluster that takes no sign of life."""
+
+    def live(self, node: str, incarnation: int, **more: Any) -> Any:
+        raise ApiError(grpc.StatusCode.UNAVAILABLE, "nobody is there")
+
+
+def test_a_sign_of_life_that_nobody_took_is_told(nodes: NodesOverModel) -> None:
+    told = Told()
+    incarnation = nodes.begin(registration("one", "a")).incarnation
+    with reporting(Silent(nodes), told, incarnation):
+        until(lambda: told.unanswered == 1)
+    taken, answers = Told(), Late(nodes)
+    answers.go_on.set()
+    with reporting(answers, taken, incarnation):
+        until(lambda: answers.asked == 1)
+    assert taken.unanswered == 0

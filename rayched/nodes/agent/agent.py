@@ -41,6 +41,7 @@ from rayched.nodes.agent.pod_life import PodEnding
 from rayched.nodes.agent.pod_reports import PodReports
 from rayched.nodes.agent.pod_runner import PodRunner
 from rayched.nodes.agent.pod_status import MESSAGE_MAX
+from rayched.nodes.agent.pod_turns import PodTurns
 from rayched.nodes.agent.pressure import PressureMonitor
 from rayched.nodes.agent.recovery import presumed_lost
 from rayched.nodes.agent.reports import Reporter, ReportOutcomes
@@ -88,25 +89,19 @@ class NodeAgent:
         self._left_behind: frozenset[str] = frozenset()
         """Pods that may run on another machine, which had this node before."""
         self._fences = Fences()
-        self._registers = False
-        self._is_superseded = False
+        self._turns = PodTurns(self._runners, self._tell_and_finish)
+        self._registers = self._is_superseded = False
         self.failure = ""
         """Why it ended by itself; empty: it was told to."""
-        outcomes = ReportOutcomes(
-            lambda update, error: self._loop.post(partial(self._pod_reported, update, error)),
-            self._write_superseded,
-            lambda: self._loop.post(self._register_again),
-            lambda sent_at: self._loop.post(partial(self._acknowledged, sent_at)),
-            self._clock,
-        )
-        self._reporter = Reporter(client, settings.node, settings.heartbeat_seconds, outcomes)
+        self._reporter = Reporter(client, settings.node, settings.heartbeat_seconds, self._outcomes())
         self._reports = PodReports(self._reporter)
         self._events = EventReporter(client, self._node, self._clock, lambda: self._reporter.incarnation)
         of_node = self._events.of_node
         self._node_report = NodeReport(self._node, self._reporter.node, of_node, is_watched=bool(settings.eviction.thresholds))
         drivers = settings.node_drivers(client, metrics)
-        running = RunningPods(self._runners, self._directory.logs)
-        ports = running.ports(self._loop.post, self._clock, self._pressures, of_node, metrics, drivers.remove_unused_images)
+        ports = RunningPods(self._runners).ports(
+            post, self._clock, self._pressures, of_node, metrics, drivers.remove_unused_images
+        )
         self._pressure = PressureMonitor(settings.eviction, settings.node_stats(), ports)
         self._streaming = AgentStreaming(settings, client, StreamTargets(self._runners), self._loop.post)
         self._context = RunnerContext(
@@ -188,6 +183,17 @@ class NodeAgent:
         """Pods go on."""
         self._loop.post(self._loop.stop)
 
+    def _outcomes(self) -> ReportOutcomes:
+        post = self._loop.post
+        return ReportOutcomes(
+            lambda update, error: post(partial(self._pod_reported, update, error)),
+            self._write_superseded,
+            lambda: post(self._register_again),
+            lambda sent_at: post(partial(self._acknowledged, sent_at)),
+            lambda: post(lambda: self._fences.unanswered(self._runners.values())),
+            self._clock,
+        )
+
     def _ports(self) -> FollowerPorts:
         post = self._loop.post
         return FollowerPorts(
@@ -204,24 +210,20 @@ class NodeAgent:
     # ---------------------------------------------------------------------------------------------------------------- turn
 
     def _wakes_at(self) -> float:
-        times = [runner.wakes_at() for runner in self._runners.values()]
-        return min([self._node_report.due, self._shutdown.wakes_at(), self._intake.wakes_at(), *times])
+        return min(self._node_report.due, self._shutdown.wakes_at(), self._intake.wakes_at(), self._turns.wakes_at())
 
     def _turn(self) -> None:
         now = self._clock()
-        for runner in list(self._runners.values()):
-            if runner.wakes_at() <= now or not runner.is_held:
-                runner.step()
-            if not self._is_superseded:
-                self._reports.tell(runner)
-            self._finish(runner)
+        self._turns.turn(now)
         self._intake.turn(now)
         self._shutdown.turn(now)
         if now >= self._node_report.due:
             self._node_report.turn(now, may_tell=bool(self._reporter.incarnation))
 
-    def _finish(self, runner: PodRunner) -> None:
-        """Of a pod that has ended: gives back its room, and its directory once its object is gone."""
+    def _tell_and_finish(self, runner: PodRunner) -> None:
+        """Tells its status. Of a pod that has ended: gives back its room, and its directory once its object is gone."""
+        if not self._is_superseded:
+            self._reports.tell(runner)
         if not runner.has_ended or runner.is_held:
             return
         self._intake.admission.forget(runner.uid)

@@ -149,11 +149,15 @@ class PodDirectory:
     def write_exit(self, container: str, attempt: int, values: dict[str, Any]) -> None:
         write_json(str(self.attempt_path(container, attempt) / "exit.json"), values)
 
-    def log_directory(self, pod: Pod, container: str) -> Path:
+    def logs_of(self, pod: Pod) -> Path:
+        """One directory a container."""
         owner = f"{pod.metadata.namespace}_{pod.metadata.name}"
         if len(owner) > _OWNER_BYTES_MAX:
             owner = f"{owner[:_OWNER_BYTES_MAX]}-{hashlib.sha256(owner.encode()).hexdigest()[:8]}"
-        return self._root.logs / f"{owner}_{self.uid}" / container
+        return self._root.logs / f"{owner}_{self.uid}"
+
+    def log_directory(self, pod: Pod, container: str) -> Path:
+        return self.logs_of(pod) / container
 
     def log_path(self, pod: Pod, container: str, attempt: int) -> Path:
         """Its directory is made."""

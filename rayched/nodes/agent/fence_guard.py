@@ -45,6 +45,8 @@ class FenceGuard:
         self._timer = BootTimer()
         self._lock = threading.Lock()
         self._pods: dict[str, _GuardedPod] = {}
+        self._wakes_at = _NEVER
+        """No later than the soonest pod; what was put off is seen when that has come."""
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name="node-fences", daemon=True)
 
@@ -63,7 +65,9 @@ class FenceGuard:
             if self._clock() < one.at:
                 one.at = at
             one.shim = shim
-            self._timer.set(min(one.at for one in self._pods.values()))
+            if one.at < self._wakes_at:
+                self._wakes_at = one.at
+                self._timer.set(one.at)
 
     def forget(self, uid: str) -> None:
         """Nothing of it lives any more."""
@@ -83,7 +87,8 @@ class FenceGuard:
                 if due:
                     # What was killed may have begun something before it died.
                     times.append(now + _AGAIN_SECONDS)
-                self._timer.set(0.0 if self._stopped.is_set() else min(times, default=_NEVER))
+                self._wakes_at = 0.0 if self._stopped.is_set() else min(times, default=_NEVER)
+                self._timer.set(self._wakes_at)
 
     def _kill(self, uid: str, shim: ShimProcess | None) -> None:
         if self._cgroups is not None:

@@ -1,7 +1,9 @@
 """Pods that end when the node is cut off: how long they may go on, from the last sign of life that the cluster acknowledged.
 
 A sign of life counts from when it was sent: the cluster saw it later, so what it concludes from it comes later too. The agent
-ends such a pod itself; its shim does where the agent does not, and starts nothing of it any more. The agent's loop owns this.
+ends such a pod itself; its shim does where the agent does not, and starts nothing of it any more. While signs of life are taken a
+shim is told now and then only, and the moment one is not: so where an agent is gone at once its pods may end a tenth sooner. The
+agent's loop owns this.
 """
 
 from __future__ import annotations
@@ -26,6 +28,11 @@ class Fences:
         self._heard_at = max(self._heard_at, sent_at if RULE_FENCE_FROM_SEND_TIME else now)
         for runner in runners:
             self.set_for(runner)
+
+    def unanswered(self, runners: Iterable[PodRunner]) -> None:
+        """A sign of life was not taken: the agent may be gone next."""
+        for runner in runners:
+            runner.tell_fence()
 
     def silent_seconds(self, now: float) -> float | None:
         """Since the last sign of life that was taken; None: there was none."""

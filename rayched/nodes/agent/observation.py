@@ -42,8 +42,4 @@ def agent_state(
 
 
 def measured_pods(runners: Collection[PodRunner]) -> list[MeasuredPod]:
-    found = []
-    for runner in runners:
-        state = runner.directory.shim_state() if runner.has_shim else None
-        found.append(MeasuredPod(runner.life.pod, int(state["pid"]) if state is not None else None))
-    return found
+    return [MeasuredPod(runner.life.pod, runner.shim_pid) for runner in runners]

@@ -47,6 +47,8 @@ class PodFence:
 
     at: float
     grace: float
+    seconds: float
+    """From the sign of life from which it counts to `at`."""
 
 
 class PodLife:

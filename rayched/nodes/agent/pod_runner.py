@@ -66,6 +66,8 @@ class PodRunner:
         self._stuck_told_at = float("-inf")
         self.is_held = False
         """Nothing is started; what runs goes on. So until the cluster's state is known."""
+        self.has_moved = True
+        """Since its last turn."""
 
     @property
     def uid(self) -> str:
@@ -129,6 +131,7 @@ class PodRunner:
 
     def step(self) -> None:
         """Does what is to be done now. Called after each event, and when `wakes_at` has come."""
+        self.has_moved = True
         if self.is_held:
             return
         try:
@@ -173,8 +176,17 @@ class PodRunner:
 
     def fence(self, at: float, seconds: float) -> None:
         """It has to be gone by then, unless that is put off before it is asked to end."""
-        self.life.fence = PodFence(at, grace_before_stop(seconds, self.life.grace))
+        self.life.fence = PodFence(at, grace_before_stop(seconds, self.life.grace), seconds)
         self._shim.fence(self.life.fence)
+
+    def tell_fence(self) -> None:
+        """No sign of life is acknowledged now: its shim has to know the fence as it is."""
+        self._shim.tell_fence()
+
+    @property
+    def shim_pid(self) -> int | None:
+        """None: it has no shim, or none that has said so yet."""
+        return self._shim.pid
 
     @property
     def has_shim(self) -> bool:

@@ -29,6 +29,9 @@ _ANSWER_SECONDS: Final = 5.0
 _AGAIN_SECONDS: Final = 1.0
 SILENT_SECONDS: Final = 30.0
 """So long one that lives and does not answer is waited for, and no longer than its pod may live."""
+_FENCE_BEHIND: Final = (0.1, 30.0)
+"""Of a fence's time, and seconds, whichever is less: so far a shim's fence may be behind the agent's while signs of life are
+acknowledged. To tell thousands of shims each second that all is well takes whole processors."""
 
 log = logging.getLogger(__name__)
 
@@ -63,6 +66,8 @@ class PodShim:
         self._link: ShimLink | None = None
         self._process: ShimProcess | None = None
         self._fence: PodFence | None = None
+        self._told_fence: PodFence | None = None
+        """What the shim was told last over the connection that there is."""
         self._is_starting = False
         self._waits_for_fence = False
         self._silent_from = 0.0
@@ -87,6 +92,15 @@ class PodShim:
         """Or may be, or is being started."""
         return self._link is not None or self._is_starting or self.is_away
 
+    @property
+    def pid(self) -> int | None:
+        """None: it is not there, or has not said it yet."""
+        if self._process is not None or not self.is_there:
+            return None if self._process is None else self._process.pid
+        # One of an older protocol does not say it.
+        state = self._directory.shim_state()
+        return None if state is None else int(state["pid"])
+
     # ------------------------------------------------------------------------------------------------------------ requests
 
     def ask(self, verb: str, answered: Callable[[Answer], None], **fields: Any) -> None:
@@ -105,19 +119,23 @@ class PodShim:
         self.tell("quit")
 
     def fence(self, fence: PodFence) -> None:
-        """From now on that one; what has come is not put off."""
+        """From now on that one; what has come is not put off. The shim may be told a later one."""
         self._fence = fence
         self._guard()
-        self._tell_fence()
+        behind = float("inf") if self._told_fence is None else fence.at - self._told_fence.at
+        if not 0.0 <= behind < min(_FENCE_BEHIND[0] * fence.seconds, _FENCE_BEHIND[1]):
+            self.tell_fence()
 
     def _guard(self) -> None:
         if self._fence is not None:
             self._context.guard.put(self._directory.uid, self._context.boottime_of(self._fence.at), self._process)
 
-    def _tell_fence(self) -> None:
+    def tell_fence(self) -> None:
+        """The shim has it as it is, if it has not already."""
         fence, link = self._fence, self._link
-        if fence is None or link is None or self.protocol < FENCE_PROTOCOL:
+        if fence is None or fence == self._told_fence or link is None or self.protocol < FENCE_PROTOCOL:
             return
+        self._told_fence = fence
 
         def answered(answer: Answer) -> None:
             if answer.get("kind") == "gone":
@@ -189,13 +207,13 @@ class PodShim:
         return link, hello
 
     def _adopt(self, link: ShimLink, hello: Answer) -> None:
-        self._link, self.is_away = link, False
+        self._link, self.is_away, self._told_fence = link, False, None
         self.protocol = hello["protocol"]
         pid = hello.get("pid")
         self._process = None if pid is None else ShimProcess(int(pid), proc_table.start_ticks(int(pid)))
         self._guard()
         self._context.watch_link(link, True)
-        self._tell_fence()
+        self.tell_fence()
         if hello.get("fenced", False):
             self._context.post(partial(self._ports.heard, {"event": "fenced"}))
         if self._quits:

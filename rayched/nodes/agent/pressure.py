@@ -24,9 +24,10 @@ from rayched.nodes.agent.admission import is_critical
 from rayched.nodes.agent.agent_metrics import AgentMetrics
 from rayched.nodes.agent.eviction.manager import EvictionManager, EvictionSettings, Observations
 from rayched.nodes.agent.eviction.ranking import ContainerUsage, PodUsage
-from rayched.nodes.agent.eviction.signals import OF_IMAGE_FS, OF_MEMORY, OF_NODE_FS, RESOURCE_OF, Signal
+from rayched.nodes.agent.eviction.signals import CONDITION_OF, OF_IMAGE_FS, OF_INODES, OF_MEMORY, OF_NODE_FS, RESOURCE_OF, Signal
 from rayched.nodes.agent.eviction.storage_limits import limit_signal, storage_fault
 from rayched.nodes.agent.loop import LoopAnswer
+from rayched.nodes.agent.node_object import DISK_PRESSURE
 from rayched.nodes.agent.pod_life import PodEnding, PodLife
 from rayched.nodes.agent.stalls import StallWatch
 from rayched.nodes.agent.stats import NodeFigures, NodeStats, PodFigures, PodPlace
@@ -35,8 +36,12 @@ from rayched.v1.meta_pb2 import Quantity
 _CLEANED_SECONDS: Final = 30.0
 _LOOK_SECONDS: Final = 10.0
 _LOOK_SECONDS_MIN: Final = 0.1
-_FASTEST_GROWTH: Final = 1 << 30
-"""Bytes a second that a process fills with pages of its own."""
+_FASTEST_GROWTH: Final[dict[Signal, int]] = {
+    signal: 1 << 30 if signal in OF_MEMORY else 1 << 28
+    for signal in Signal
+    if signal is not Signal.PID and signal not in OF_INODES
+}
+"""Bytes a second: that a process fills with pages of its own, and that it writes to a disk."""
 _POLL_SECONDS: Final = 0.5
 _FAULT_SECONDS: Final = 10.0
 _LIMITS_SECONDS: Final = 1.0
@@ -79,6 +84,9 @@ class PressureMonitor:
         self._ports = ports
         self._manager = EvictionManager(settings)
         self._earlier: Observations = {}
+        self._earlier_disk: Observations = {}
+        self._files_due = float("-inf")
+        """The files of pods are counted then: that takes longer than all else of a look together."""
         self._stopped = threading.Event()
         self._wake = threading.Event()
         self._evicted: str | None = None
@@ -128,10 +136,13 @@ class PressureMonitor:
         places = self._in_loop(self._ports.places)
         if places is None:
             return None
-        figures = self._stats.look(places, self._ports.clock())
+        now = self._ports.clock()
+        files = now >= self._files_due
+        figures = self._stats.look(places, now, files=files)
         if self._is_near(figures.seen):
-            figures = self._stats.look(places, self._ports.clock(), exact=True)
-        return self._in_loop(partial(self._pass, figures, has_freed=self._free_images(figures)))
+            figures = self._stats.look(places, self._ports.clock(), exact=True, files=False)
+        has_freed = files and self._free_images(figures)
+        return self._in_loop(partial(self._pass, figures, files=files, has_freed=has_freed))
 
     def _free_images(self, figures: NodeFigures) -> bool:
         """Where a hard threshold of a disk is met, and what ended containers have left there is not enough: whether something was
@@ -175,8 +186,8 @@ class PressureMonitor:
                     return True
         return False
 
-    def _pass(self, figures: NodeFigures, *, has_freed: bool = False) -> float:
-        """Seconds until the next one. `has_freed`: disk, since these figures."""
+    def _pass(self, figures: NodeFigures, *, files: bool, has_freed: bool) -> float:
+        """Seconds until the next one. `files`: they were counted for it. `has_freed`: disk, since these figures."""
         now = self._ports.clock()
         self.seen = figures.seen
         lives = {life.uid: life for life in self._ports.lives()}
@@ -205,18 +216,26 @@ class PressureMonitor:
             metrics.evictions.labels(verdict.signal.value).inc()
             self._evict(verdict.uid, PodEnding(now + grace, "Evicted", verdict.message, disruption=True))
             return 0.0
-        wait = min(self._manager.next_pass(self._earlier, figures.seen), self._safe_seconds(figures.seen))
-        self._earlier = figures.seen
+        disk = {signal: one for signal, one in figures.seen.items() if CONDITION_OF[signal] == DISK_PRESSURE}
+        others = {signal: one for signal, one in figures.seen.items() if signal not in disk}
+        if files:
+            self._files_due = now + self._seconds_between(self._earlier_disk, disk)
+            self._earlier_disk = disk
+        wait = min(self._seconds_between(self._earlier, others), max(self._files_due - now, 0.0))
+        self._earlier = others
         return min(wait, _LIMITS_SECONDS) if has_limits else wait
 
+    def _seconds_between(self, earlier: Observations, seen: Observations) -> float:
+        return min(self._manager.next_pass(earlier, seen), self._safe_seconds(seen))
+
     def _safe_seconds(self, seen: Observations) -> float:
-        """For so long no threshold of memory can be crossed, however fast somebody begins to grow; the usual look at most."""
+        """For so long no threshold can be crossed, however fast somebody begins to grow; the usual look at most."""
         found = _LOOK_SECONDS
         for one in self._settings.thresholds:
-            observation = seen.get(one.signal)
-            if one.signal in OF_MEMORY and observation is not None:
+            observation, growth = seen.get(one.signal), _FASTEST_GROWTH.get(one.signal)
+            if observation is not None and growth is not None:
                 left = observation.available - one.value.of(observation.capacity)
-                found = min(found, max(left / _FASTEST_GROWTH, _LOOK_SECONDS_MIN))
+                found = min(found, max(left / growth, _LOOK_SECONDS_MIN))
         return found
 
     def _keep_memory_limits(self, figures: NodeFigures, lives: Mapping[str, PodLife]) -> bool:

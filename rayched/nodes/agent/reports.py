@@ -52,6 +52,8 @@ class ReportOutcomes:
     """The node does not exist any more: it wants to be registered."""
     acknowledged: Callable[[float], None]
     """A sign of life that was sent then was taken."""
+    unanswered: Callable[[], None]
+    """One was not."""
     clock: Callable[[], float]
 
 
@@ -218,6 +220,7 @@ class Reporter:
                     answer = self._client.live(self._node, incarnation, timeout_seconds=self._heartbeat_seconds)
                 except ApiError as error:
                     log.warning("node %s is not heard of: %s", self._node, error)
+                    self._outcomes.unanswered()
                 else:
                     if answer.superseded:
                         if incarnation == self.incarnation:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from pathlib import Path
 
 from rayched.nodes.agent.actions import PodEvent
 from rayched.nodes.agent.agent_metrics import AgentMetrics
@@ -19,9 +18,8 @@ from rayched.nodes.agent.stats import PodPlace
 class RunningPods:
     """Used in the agent's loop; the runners are the agent's own."""
 
-    def __init__(self, runners: Mapping[str, PodRunner], logs: Path) -> None:
+    def __init__(self, runners: Mapping[str, PodRunner]) -> None:
         self._runners = runners
-        self._logs = logs
 
     def ports(
         self,
@@ -39,12 +37,10 @@ class RunningPods:
         )
 
     def places(self) -> list[PodPlace]:
-        found = []
-        for uid, runner in self._runners.items():
-            state = runner.directory.shim_state() if runner.has_shim else None
-            shim = int(state["pid"]) if state is not None else None
-            found.append(PodPlace(uid, runner.directory.path, list(self._logs.glob(f"*_{uid}")), shim))
-        return found
+        return [
+            PodPlace(uid, runner.directory.path, runner.directory.logs_of(runner.life.pod), runner.shim_pid)
+            for uid, runner in self._runners.items()
+        ]
 
     def lives(self) -> list[PodLife]:
         """Of pods of which something may run, those that end included."""
@@ -65,7 +61,7 @@ class RunningPods:
         if signal in OF_MEMORY or signal is Signal.PID:
             return False
         found = False
-        for uid, runner in self._runners.items():
+        for runner in self._runners.values():
             for one in runner.life.containers:
                 for attempt in runner.directory.attempts(one.name):
                     if attempt == one.attempt and one.step is not ContainerStep.ENDED:
@@ -74,7 +70,7 @@ class RunningPods:
                     found = found or work.exists()
                     remove_or_log(work)
             if runner.life.has_ended:
-                for directory in self._logs.glob(f"*_{uid}"):
-                    found = True
-                    remove_or_log(directory)
+                logs = runner.directory.logs_of(runner.life.pod)
+                found = found or logs.exists()
+                remove_or_log(logs)
         return found

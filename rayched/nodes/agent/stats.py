@@ -21,8 +21,8 @@ from rayched.nodes.agent.eviction.ranking import DiskUsage
 from rayched.nodes.agent.eviction.signals import Signal, SignalObservation
 from rayched.nodes.agent.shim import proc_table
 
-_ROUGH: Final = ("RssAnon", "RssShmem")
-_EXACT: Final = ("Pss_Anon", "Pss_Shmem")
+_ROUGH: Final = (b"RssAnon", b"RssShmem")
+_EXACT: Final = (b"Pss_Anon", b"Pss_Shmem")
 _BLOCK: Final = 512
 
 
@@ -41,7 +41,7 @@ class PodPlace:
 
     uid: str
     directory: Path
-    logs: Sequence[Path]
+    logs: Path
     shim: int | None
 
 
@@ -77,15 +77,23 @@ class NodeStats:
         self._cgroups = cgroups
         self._bounds = bounds
         self._allocatable_memory = allocatable_memory
+        self._pods: Mapping[str, PodFigures] = {}
+        self._disk: Mapping[Signal, SignalObservation] = {}
+        """Both of the last look."""
 
-    def look(self, places: Iterable[PodPlace], at: float, *, exact: bool = False) -> NodeFigures:
-        pods = {place.uid: self._pod(place, exact=exact) for place in places}
+    def look(self, places: Iterable[PodPlace], at: float, *, exact: bool = False, files: bool = True) -> NodeFigures:
+        """`files` False: disk is as at the last look, observed then; the files of pods that were not there are counted all the
+        same."""
+        known = {} if files else self._pods
+        self._pods = pods = {place.uid: self._pod(place, known.get(place.uid), exact=exact) for place in places}
+        if files:
+            self._disk = self.disk(pods.values(), at)
         used = sum(sum(pod.memory.values()) for pod in pods.values())
         seen = {
             Signal.MEMORY: self._memory(used + sum(pod.shim_memory for pod in pods.values()), at),
             Signal.ALLOCATABLE_MEMORY: _observed(self._allocatable_memory, used, at),
             Signal.PID: self._pids(sum(pod.tasks for pod in pods.values()), at),
-            **self.disk(pods.values(), at),
+            **self._disk,
         }
         return NodeFigures(seen, pods)
 
@@ -112,7 +120,8 @@ class NodeStats:
         most = min(int(Path(f"/proc/sys/kernel/{name}").read_text()) for name in ("pid_max", "threads-max"))
         return _observed(most, tasks(Path("/proc/loadavg").read_text()), at)
 
-    def _pod(self, place: PodPlace, *, exact: bool) -> PodFigures:
+    def _pod(self, place: PodPlace, known: PodFigures | None, *, exact: bool) -> PodFigures:
+        """`known`: what it has on disk; None: that is counted."""
         found = PodFigures()
         names = _EXACT if exact else _ROUGH
         if place.shim is not None:
@@ -123,7 +132,10 @@ class NodeStats:
                 found.memory[name] = found.memory.get(name, 0) + _memory_of(pid, names)
         if self._cgroups is not None:
             found.memory |= _counted(self._cgroups / place.uid)
-        self._files(place, found)
+        if known is None:
+            self._files(place, found)
+        else:
+            found.disk, found.inodes, found.volumes, found.files = known.disk, known.inodes, known.volumes, known.files
         return found
 
     def _files(self, place: PodPlace, found: PodFigures) -> None:
@@ -131,7 +143,7 @@ class NodeStats:
         for kind, directories in (
             ("volumes", _children(place.directory / "volumes")),
             ("writable", _children(place.directory / "containers")),
-            ("logs", [entry for directory in place.logs for entry in _children(directory)]),
+            ("logs", _children(place.logs)),
         ):
             for directory in directories:
                 n_bytes, n_files = _walked(directory)
@@ -152,15 +164,20 @@ def resident_memory(pid: int) -> int:
     return _memory_of(pid, _ROUGH)
 
 
-def _memory_of(pid: int, names: Sequence[str]) -> int:
+def _memory_of(pid: int, names: Sequence[bytes]) -> int:
     """Bytes; of a process that has ended meanwhile none."""
-    file = "smaps_rollup" if names is _EXACT else "status"
     try:
-        with open(f"/proc/{pid}/{file}", encoding="utf-8", errors="replace") as lines:
-            pairs = (line.partition(":") for line in lines)
-            return sum(int(rest.split()[0]) << 10 for name, _, rest in pairs if name in names)
+        with open(f"/proc/{pid}/{'smaps_rollup' if names is _EXACT else 'status'}", "rb") as file:
+            text = file.read()
     except OSError:
         return 0
+    return sum(_kib(text, name) for name in names) << 10
+
+
+def _kib(text: bytes, name: bytes) -> int:
+    """Of the line with that name; 0: there is none, as of a zombie."""
+    at = text.find(b"\n" + name + b":")
+    return int(text[at + len(name) + 2 : text.index(b"kB", at)]) if at >= 0 else 0
 
 
 def _counted(pod: Path) -> dict[str, int]:
