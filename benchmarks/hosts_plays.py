@@ -91,8 +91,14 @@ class HostStage:
             owned.callback(client.close)
             client._transport.endpoints.prefer(address)
             load = SteadyLoad(client, small_pods(f"steady-{number}"), rate / len(addresses), batch=1)
-            owned.callback(load.stop)
             self.loads.append(load.start())
+            owned.callback(load.stop)
+        # Called first: what waits for the end of each call then waits for them side by side.
+        owned.callback(self._tell_loads_to_stop)
+
+    def _tell_loads_to_stop(self) -> None:
+        for load in self.loads:
+            load.tell_to_stop()
 
     def leading_host(self) -> str:
         return self._cluster.host_of(self._rehearsal.client.leader(timeout_seconds=10.0).address)
@@ -139,6 +145,7 @@ class HostStage:
 
     def end(self, played: HostsPlayed) -> None:
         """The load ends, all that was acknowledged is bound, and the auditor judges."""
+        self._tell_loads_to_stop()
         for load in self.loads:
             load.stop()
             self._rehearsal.acknowledged += load.acknowledged

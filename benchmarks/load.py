@@ -56,8 +56,12 @@ class SteadyLoad:
         self._thread.start()
         return self
 
-    def stop(self) -> None:
+    def tell_to_stop(self) -> None:
+        """Does not wait: for one of several, each of which may be in a call."""
         self._stopped.set()
+
+    def stop(self) -> None:
+        self.tell_to_stop()
         self._thread.join(60.0)
         self._ended = time.monotonic()
 
