@@ -30,6 +30,7 @@ from benchmarks.nodes import Part, Stage, a_pod, run_parts
 from benchmarks.processes import all_cpu_seconds
 from benchmarks.soak_samples import ProcessSample, process_sample, tree_samples
 from rayched.api.kinds import POD
+from rayched.cli import printing
 from rayched.cli.real_nodes import RealNodes
 from rayched.v1.core_pb2 import Pod
 
@@ -40,6 +41,10 @@ LINES: Final = 1_000_000
 GROWTH_MAX: Final = 0.1
 """Of memory, from the second third of the lives to the last."""
 _AT_A_TIME: Final = 20
+_LARGE: Final = ("--memory", "8Gi", "--heartbeat", "10")
+"""A node of 1 GiB looks each second, as it could be filled within that. Signs of life as often as by default."""
+_STARTED_TOGETHER: Final = 100
+"""A hundred nodes have as many processors; here the replicas share two with all that starts."""
 _READY_SECONDS_MAX: Final = 900.0
 _LIST_SECONDS: Final = 5.0
 """Between two lists of all pods, which are work for the replicas."""
@@ -51,10 +56,13 @@ _MIB: Final = 1 << 20
 
 def many(stage: Stage, agents: int = AGENTS) -> Part:
     part = Part()
-    with stage.nodes("many", agents, ready_seconds=_READY_SECONDS_MAX) as nodes:
+    with stage.nodes("many", agents, _LARGE, ready_seconds=_READY_SECONDS_MAX) as nodes:
         pods = [a_pod(f"{node}-{number}", node, "sleep", "100000") for node in nodes.names for number in range(PODS_EACH)]
-        stage.client.submit(pods)
-        stage.until(lambda: _ready(stage) == len(pods), f"{len(pods)} pods are Ready", _READY_SECONDS_MAX, _LIST_SECONDS)
+        for first in range(0, len(pods), _STARTED_TOGETHER):
+            stage.client.submit(pods[first : first + _STARTED_TOGETHER])
+            there = min(first + _STARTED_TOGETHER, len(pods))
+            stage.until(partial(_are_ready, stage, there), f"{there} pods are Ready", _READY_SECONDS_MAX, _LIST_SECONDS)
+            printing.note(f"{there} of {len(pods)} pods are Ready")
         shims = shims_below(stage.directory / "many")
         owned = nodes.pids
         before = sum(map(all_cpu_seconds, owned)), sum(map(all_cpu_seconds, shims))
@@ -71,7 +79,9 @@ def many(stage: Stage, agents: int = AGENTS) -> Part:
             )
         if len(shims) != len(pods):
             part.wrong.append(f"many: {len(shims)} shims live, {len(pods)} pods are Ready")
-        stage.remove([pod.metadata.name for pod in pods])
+        names = [pod.metadata.name for pod in pods]
+        for first in range(0, len(names), _STARTED_TOGETHER):
+            stage.remove(names[first : first + _STARTED_TOGETHER])
     return part
 
 
@@ -174,9 +184,9 @@ def shims_below(root: Path) -> list[int]:
     return found
 
 
-def _ready(stage: Stage) -> int:
+def _are_ready(stage: Stage, count: int) -> bool:
     pods = [pod for pod in stage.client.list(POD) if isinstance(pod, Pod)]
-    return sum(any(one.type == "Ready" and one.status == "True" for one in pod.status.conditions) for pod in pods)
+    return sum(any(one.type == "Ready" and one.status == "True" for one in pod.status.conditions) for pod in pods) >= count
 
 
 def _sampled(name: str, pids: Iterable[int]) -> list[ProcessSample]:
