@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import pytest
 
+from rayched.scheduler.nominations import Nominations
 from tests.core.builders import a_node, a_pod
 from tests.core.grouped import (
     MINUTES,
@@ -198,3 +199,27 @@ def test_the_queue_knows_how_many_members_wait_as_of_the_last_failure(leader: Re
     later(leader, 10 * MINUTES)
     (entry,) = leader.queue.queue.places.queued.values()
     assert entry.members == 9
+
+
+def test_a_gang_that_gathers_its_members_gives_up_the_nominations_of_those_alone_that_have_one(
+    leader: Replica, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nominations = leader.core.scheduler.nominations
+    put_group(leader.store, a_group(least=99))
+    put_members(leader.store, 1)
+    leader.settle()
+    record = leader.core.cache.pod("uid-train-0")
+    assert record is not None
+    nominations.nominate(record.uid, record.template, "n1")
+    forgotten: list[str] = []
+    real = Nominations.forget
+
+    def counted(of: Nominations, uid: str) -> None:
+        forgotten.append(uid)
+        real(of, uid)
+
+    monkeypatch.setattr(Nominations, "forget", counted)
+    for number in range(1, 41):
+        put_members(leader.store, 1, first=number)
+        leader.settle()
+    assert nominations.of == {} and forgotten == [record.uid]

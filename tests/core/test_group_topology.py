@@ -6,7 +6,9 @@ from collections.abc import Iterator, Mapping
 
 import pytest
 
-from rayched.core.groups.topology import n_domains_to_find
+from rayched.core.groups import topology
+from rayched.core.groups.topology import Domains, n_domains_to_find
+from rayched.snapshot.snapshot import Snapshot
 from tests.core.builders import a_node, a_pod
 from tests.core.grouped import a_group, a_member, audited, bound_of, put_group, put_members, scheduled
 from tests.core.leading import a_replica, assumed, put_node, put_pod
@@ -145,3 +147,38 @@ def test_each_host_can_be_a_domain(leader: Replica) -> None:
 )
 def test_of_many_domains_a_share_is_enough(n_domains: int, n_nodes: int, enough: int) -> None:
     assert n_domains_to_find(n_domains, n_nodes) == enough
+
+
+def test_domains_part_the_nodes_that_have_the_label_and_beyond_one_are_all_others() -> None:
+    snapshot = Snapshot()
+    for number in range(50):
+        snapshot.add_node(a_node(f"n{number}", labels={"zone": f"z{number % 7}"} if number % 10 else {}))
+    snapshot.remove_node("n13")
+    domains = Domains(snapshot).candidates("zone", ())
+    alive = set(snapshot.alive.nonzero()[0].tolist())
+    rows = [set(domain.rows.tolist()) for domain in domains]
+    assert sum(map(len, rows)) == len(set().union(*rows)) == 50 - 5 - 1
+    for domain, own in zip(domains, rows, strict=True):
+        assert {snapshot.node(snapshot.name_of(row)).metadata.labels["zone"] for row in own} == {domain.value}  # type: ignore[union-attr]
+        assert domain.beyond == alive - own
+    (held,) = Domains(snapshot).candidates("zone", ["n8"])
+    assert held.value == "z1"
+    assert Domains(snapshot).candidates("rack", ()) == [] == Domains(Snapshot()).candidates("zone", ())
+
+
+def test_where_each_host_is_a_domain_rows_beyond_it_are_listed_for_those_alone_that_are_tried(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    sizes: list[int] = []
+
+    def counted(rows: list[int]) -> frozenset[int]:
+        sizes.append(len(rows))
+        return frozenset(rows)
+
+    monkeypatch.setattr(topology, "frozenset", counted, raising=False)
+    snapshot = Snapshot()
+    for number in range(300):
+        snapshot.add_node(a_node(f"n{number}"))
+    domains = Domains(snapshot).candidates("kubernetes.io/hostname", ())
+    assert len(domains) == 300 and sizes == []
+    assert len(domains[0].beyond) == 299 and sizes == [299]

@@ -10,6 +10,8 @@ from collections.abc import Iterator
 import pytest
 
 from rayched.api import kinds
+from rayched.core.groups.planned_group import PlannedGroup
+from rayched.core.groups.planned_places import PlannedPlaces
 from rayched.store.keys import Keys
 from rayched.v1.storage_pb2 import GroupPlan, Stored
 from tests.core.builders import a_node, a_pod
@@ -385,3 +387,27 @@ def test_a_plan_s_key_names_its_group() -> None:
     assert keys.group_of_plan(keys.group_plan("a", "b")) == "a/b"
     for key in (b"/t/cluster/groupplans/a", b"/t/cluster/groupplans/a/b/c", b"/t/cluster/pods/a/b", b"/t/cluster/groupplans//b"):
         assert keys.group_of_plan(key) is None
+
+
+def test_while_nothing_can_be_written_for_a_plan_nobody_looks_at_its_members(monkeypatch: pytest.MonkeyPatch) -> None:
+    replica = a_replica(*(f"n{number}" for number in range(150)))
+    a_large_group(replica.store, 600, 600)
+    with_a_plan(replica)
+    looks: list[str] = []
+    real = PlannedPlaces.look_at
+
+    def counted(places: PlannedPlaces, planned: PlannedGroup, now: float, now_unix: float) -> None:
+        looks.append(planned.uid)
+        real(places, planned, now, now_unix)
+
+    monkeypatch.setattr(PlannedPlaces, "look_at", counted)
+    replica.answer()
+    replica.turn()
+    assert looks and replica.core.window.room == 0
+    looks.clear()
+    for _ in range(10):
+        replica.turn()
+    assert looks == []
+    replica.settle()
+    assert looks and len(bound_of(replica)) == 600
+    assert audited(replica.store).findings.total == 0

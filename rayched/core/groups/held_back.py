@@ -31,8 +31,8 @@ class HeldGroups:
 
     def hold(self, state: GroupState, now: float) -> None:
         state.is_held = True
-        for uid in state.waiting:
-            # Nothing keeps room for it any more.
+        # Nothing keeps room for its members any more. Hardly ever is one nominated: it is held anew with each that comes.
+        for uid in sorted(self._nominations.of.keys() & state.waiting.keys()):
             self._nominations.forget(uid)
         if state.waiting:
             self._held.setdefault(state.name, (state, now + HELD_SECONDS))

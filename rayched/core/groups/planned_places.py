@@ -6,6 +6,7 @@ topology it stays in the domain of the others.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final
 
 from rayched.api.stages import Stage
@@ -112,10 +113,12 @@ class PlannedPlaces:
         planned.refused.add(record.uid)
         planned.is_changed = True
 
-    def _bounds(self, planned: PlannedGroup, uid: str) -> list[frozenset[int] | None]:
+    def _bounds(self, planned: PlannedGroup, uid: str) -> Iterator[frozenset[int] | None]:
         """Rows that are out of the question, for each domain that the member may go to: with a topology that of the others."""
         state = planned.state
         if not state.topology:
-            return [None]
+            yield None
+            return
         others = (self._scheduler.occupancy.on(other) for other in (*state.bound, *state.waiting) if other != uid)
-        return [one.beyond for one in self._domains.candidates(state.topology, (on.node_name for on in others if on))]
+        for domain in self._domains.candidates(state.topology, (on.node_name for on in others if on)):
+            yield domain.beyond

@@ -212,12 +212,14 @@ class RecordedPlans:
         group = planned.state.group
         if group is None or group.metadata.uid != planned.uid:
             self._give_up(planned)
+        if not self._window.room:
+            # Whatever is found now can be found when it can be written.
+            return
         self._places.look_at(planned, now, now_unix)
         if planned.is_changed:
-            if self._window.room:
-                yield self._replace(planned, guard, now_unix)
+            yield self._replace(planned, guard, now_unix)
             return
-        if not self.RULE_THE_CONDITION_COMES_LAST and self._window.room:
+        if not self.RULE_THE_CONDITION_COMES_LAST:
             yield from self._end(planned, guard, now_unix)
         for writes in self._batches(planned, guard.epoch, now_unix, now):
             yield self._window.send(writes, guard if self.RULE_PLANNED_BINDINGS_ARE_GUARDED else None, op=OP_BIND)
