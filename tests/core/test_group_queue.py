@@ -23,6 +23,8 @@ from tests.core.grouped import (
 from tests.core.leading import assumed, decide, put_node, put_pod
 from tests.core.replica import Replica
 
+UID = "uid-of-group-default-train"
+
 
 @pytest.mark.row("G11", "G40")
 def test_the_last_member_that_is_needed_starts_the_group_and_all_are_bound_in_one_revision(leader: Replica) -> None:
@@ -223,3 +225,28 @@ def test_a_gang_that_gathers_its_members_gives_up_the_nominations_of_those_alone
         put_members(leader.store, 1, first=number)
         leader.settle()
     assert nominations.of == {} and forgotten == [record.uid]
+
+
+@pytest.mark.parametrize("away", [True, False], ids=["after the answer", "before the answer"])
+def test_a_group_that_leaves_while_it_is_being_handed_out_is_tried_once_when_it_is_back(leader: Replica, *, away: bool) -> None:
+    put_group(leader.store, a_group(least=3))
+    put_members(leader.store, 3, cpu="3")
+    leader.watch()
+    leader.turn()
+    leader.exchange()
+    # The queue has handed it out, and the answer is on its way.
+    assert leader.from_queue and leader.from_queue[0].uids == (UID,)
+    put_group(leader.store, a_group(least=4))
+    leader.watch()
+    if away:
+        leader.exchanged()
+    put_group(leader.store, a_group(least=3))
+    leader.watch()
+    leader.settle()
+    assert leader.decided_about.count(UID) == 1
+    assert not leader.queue.refused, "outcomes of what the queue does not wait for"
+    link = leader.core.link
+    assert link is not None and sum(link.counts.values()) == leader.core.groups.n_queued() == 1
+    put_node(leader.store, a_node("n3"))
+    later(leader, 2.0)
+    assert len(bound_of(leader)) == 3

@@ -277,3 +277,23 @@ def test_a_hard_budget_that_was_spent_by_others_meanwhile_refuses_the_preemption
     hard_budget(replica.store, 0)
     replica.settle()
     assert ending(replica) == [] and pod_of(replica, "vip").status.nominated_node_name == ""
+
+
+def test_a_queue_that_began_meanwhile_has_the_pod_once_the_cache_shows_what_refused_its_preemption() -> None:
+    replica = a_leader({"n1": full_of("a", "b", cpu="2")})
+    put(replica.store, a_pod("vip", cpu="4", priority=10))
+    until_sent(replica)
+    changed = pod_of(replica, "a")
+    changed.metadata.labels["changed"] = "yes"
+    put(replica.store, changed)
+    assert replica.arrive()
+    # Neither the answer nor the change has come yet.
+    replica.lose_queue()
+    assert replica.answer()
+    while replica.turn() or replica.exchange() or replica.exchanged():
+        pass
+    core, link = replica.core, replica.core.link
+    assert link is not None and core.bindings.has_lost("uid-vip") and not sum(link.counts.values())
+    replica.settle()
+    assert not core.bindings.has_lost("uid-vip")
+    assert ending(replica) == ["a", "b"] and sum(link.counts.values()) == 1

@@ -164,8 +164,9 @@ class Scheduling(Role):
         if link is None or link.backlog or link.is_calling or core.scheduler.occupancy.n_assumed or not core.window.quiet:
             return
         pending = core.cache.pending()
-        if any(core.preemptions.is_under_way(record.uid) for record in pending):
-            # Its write is to be sent again; a queue that began meanwhile hears of the pod with the outcome.
+        if any(core.preemptions.is_under_way(record.uid) or core.bindings.has_lost(record.uid) for record in pending):
+            # A queue that began while its write was under way hears of the pod with the outcome; where that is a lost race, once
+            # the cache shows what it was lost to.
             return
         # A group is one entry, and none while it is held back.
         waiting = sum(not record.template.pod_group for record in pending) + core.groups.n_queued()

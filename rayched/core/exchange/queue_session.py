@@ -95,6 +95,8 @@ class QueueLink:
         """Pods that the queue handed out and whose outcome it waits for."""
         self._queued: set[str] = set()
         """Pods that the queue was told of, in flight or not, and that have not ended."""
+        self._going: set[str] = set()
+        """Pods of which the queue has yet to hear that they are gone: it may hand them out until then."""
         self._ended: list[str] | None = None
         """Of the entry that takes further pods that ended; they may stand before events, which are nothing to them any more."""
         self._assigned: tuple[AssignedPods, dict[PodTemplate, None]] | None = None
@@ -152,6 +154,7 @@ class QueueLink:
             if entry.uid not in self._queued:
                 return
             self._queued.remove(entry.uid)
+            self._going.add(entry.uid)
         self._log.append((entry, templates))
         self.end += 1
         if kind not in _NO_HURRY:
@@ -297,6 +300,8 @@ class QueueLink:
             return None
         is_burst = self._lowest_uncrossed == self._highest_uncrossed
         entries, new = self._to_cross(self._entries_max if is_burst else ENTRIES_MAX)
+        if self._unusual <= self.end - len(self._log):
+            self._going.clear()
         if self._log and not (is_burst and self._unusual <= self.end - len(self._log)):
             want = 0
         roll, suggest = ((), 0) if self._log else roll_call.take(now, self._in_flight)
@@ -350,8 +355,11 @@ class QueueLink:
         self.counts = answer.counts
         self._bindings_awaited = answer.awaits_bindings
         for uid in answer.uids:
+            if uid in self._going and uid in self._queued:
+                # It left and came back since the call, and is a new one to the queue, which hands it out once more.
+                continue
             self._in_flight.add(uid)
-            priority = priorities.get(uid)
+            priority = None if uid in self._going else priorities.get(uid)
             if priority is None:
                 self.ended(uid)
             else:

@@ -251,6 +251,10 @@ class Bindings:
         """The pod's write lost a race: it is worth another attempt when the cache shows what it lost to."""
         self._lost[uid] = lost_race(write, conflict)
 
+    def has_lost(self, uid: str) -> bool:
+        """The pod's write lost a race, and the cache does not show yet what it lost to."""
+        return uid in self._lost
+
     def resolved(self) -> Iterator[EndedAttempt]:
         """Pods whose lost race the cache shows by now."""
         if not self._lost:
