@@ -140,6 +140,24 @@ def test_a_basic_group_binds_as_many_as_fit_with_one_attempt_for_all(leader: Rep
     assert len(set(revisions_of_bindings(leader.store).values())) == 1
 
 
+@pytest.mark.row("G69")
+def test_a_basic_group_comes_to_what_single_pods_come_to(leader: Replica) -> None:
+    singles = a_replica("n1", "n2")
+    put_group(leader.store, a_group(least=None))
+    for number, cpu in enumerate(("1", "3", "2", "1")):
+        put_pod(leader.store, a_member(f"train-{number}", cpu=cpu))
+    # In the order in which members are tried: the largest first.
+    for number, cpu in enumerate(("3", "2", "1", "1")):
+        put_pod(singles.store, a_pod(f"single-{number}", cpu=cpu))
+    for replica in (leader, singles):
+        replica.settle()
+    sizes = {"train-0": "1", "train-1": "3", "train-2": "2", "train-3": "1"}
+    placed = sorted((sizes[name], node) for name, node in leader.bound().items())
+    sizes = {"single-0": "3", "single-1": "2", "single-2": "1", "single-3": "1"}
+    assert placed == sorted((sizes[name], node) for name, node in singles.bound().items())
+    assert len(placed) == 4
+
+
 def test_the_auditor_notices_a_gang_that_is_bound_in_part() -> None:
     replica = a_replica("n1", "n2")
     put_group(replica.store, a_group(least=3))

@@ -9,6 +9,7 @@ import pytest
 
 from rayched.api import kinds
 from rayched.store.codec import encode
+from rayched.v1.storage_pb2 import Stored
 from tests.core.builders import a_node
 from tests.core.grouped import (
     MINUTES,
@@ -75,8 +76,9 @@ def test_a_member_with_a_gate_that_comes_later_takes_a_waiting_group_back(leader
     [
         ({"scheduler": "another"}, "have different schedulerNames: another and default-scheduler"),
         ({"priority": 5}, "has priority 5, its group 0"),
+        ({"policy": "Never"}, "has preemptionPolicy Never, its group PreemptLowerPriority"),
     ],
-    ids=["schedulerName", "priority"],
+    ids=["schedulerName", "priority", "preemptionPolicy"],
 )
 def test_members_that_differ_in_what_they_must_share_are_all_turned_down(
     leader: Replica, other: dict[str, object], words: str
@@ -115,6 +117,24 @@ def test_members_that_succeeded_count_and_failed_ones_do_not(leader: Replica, ph
     put_members(leader.store, 1, first=2)
     leader.settle()
     assert len(bound_of(leader)) == bound
+
+
+@pytest.mark.row("G8")
+def test_members_that_are_being_deleted_do_not_count(leader: Replica) -> None:
+    put_group(leader.store, a_group(least=2))
+    put_members(leader.store, 2)
+    leader.settle()
+    for name in ("train-0", "train-1"):
+        stored = Stored.FromString(leader.store.now[key_of(name)].value)
+        stored.object.pod.metadata.deletion_timestamp.seconds = 1_700_000_000
+        leader.store.put(key_of(name), stored.SerializeToString())
+    put_members(leader.store, 1, first=2)
+    leader.settle()
+    later(leader, 5.0)
+    assert bound_of(leader) == ["train-0", "train-1"]
+    put_members(leader.store, 1, first=3)
+    leader.settle()
+    assert bound_of(leader) == ["train-0", "train-1", "train-2", "train-3"]
 
 
 @pytest.mark.row("G39")
@@ -169,7 +189,8 @@ def test_that_a_group_was_scheduled_stands_whatever_becomes_of_it(leader: Replic
     put_members(leader.store, 2)
     leader.settle()
     change_pod(leader.store, "train-0", phase="Failed")
-    put_members(leader.store, 1, first=2, cpu="9")
+    leader.store.delete(key_of("train-1"))
+    put_members(leader.store, 2, first=2, cpu="9")
     leader.settle()
     later(leader, 1 * MINUTES)
     assert reason_of(leader, "train-2")[0] == "Unschedulable"
@@ -187,3 +208,7 @@ def test_groups_of_two_namespaces_with_one_name_are_two(leader: Replica) -> None
     leader.settle()
     later(leader, 5 * MINUTES)
     assert bound_of(leader) == []
+    # The second member of one of them starts that one alone.
+    put_members(leader.store, 1, first=2)
+    leader.settle()
+    assert sorted(leader.bound()) == ["train-0", "train-2"]

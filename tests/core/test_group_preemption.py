@@ -237,6 +237,28 @@ def test_while_victims_end_nobody_else_goes_and_after_their_time_the_group_count
     assert ending(leader) == ["a", "b"]
 
 
+@pytest.mark.row("G62")
+def test_a_group_that_counts_on_its_victims_no_more_is_nominated_nowhere(leaders: list[Replica]) -> None:
+    leader = leading(leaders, {"n1": full_of("a", cpu="3")})
+    put_gang(leader, 1)
+    assert ending(leader) == ["a"] and nominated(leader, 1) == ["n1"]
+    later(leader, 31 + MARGIN_SECONDS)
+    later(leader, 5.0)
+    assert nominated(leader, 1) == [""] and bound_of(leader) == []
+
+
+@pytest.mark.row("G62")
+def test_a_group_whose_node_is_no_good_once_its_victims_have_gone_is_nominated_nowhere(leaders: list[Replica]) -> None:
+    leader = leading(leaders, {"n1": full_of("a", cpu="3")})
+    put_gang(leader, 1)
+    assert nominated(leader, 1) == ["n1"]
+    put_node(leader.store, a_node("n1", unschedulable=True))
+    stop_ending(leader)
+    leader.settle()
+    later(leader, 5.0)
+    assert nominated(leader, 1) == [""] and bound_of(leader) == []
+
+
 @pytest.mark.row("G57")
 def test_a_group_that_waits_for_its_victims_goes_elsewhere_where_that_is_possible_sooner(leaders: list[Replica]) -> None:
     leader = leading(leaders, {"n1": full_of("a", cpu="3")})
