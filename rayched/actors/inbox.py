@@ -63,6 +63,10 @@ class Inbox:
         if look is not None:
             look()
 
+    def has_any(self) -> bool:
+        """Whether there is something to take, or a socket to look at."""
+        return bool(self._calls) or bool(self._poll.poll(0))
+
     def take(self) -> Callable[[], object] | None:
         """The next call; None: there is none."""
         return self._calls.popleft() if self._calls else None

@@ -101,6 +101,7 @@ class SchedulerActor:
             work_clock=time.thread_time,
             deciding=self._deciding.write,
             room_for_events=EventRoomCell.at(self._own_directory).read,
+            others_wait=self._inbox.has_any,
         )
         self._core = SchedulerCore(
             keys,

@@ -38,6 +38,8 @@ class Ports:
     """Called with the uid of the pod whose cycle begins, "" after a batch: it names the pod in whose cycle a scheduler died."""
     room_for_events: Callable[[], bool] = _always
     """Whether the store has room for what nothing decides by."""
+    others_wait: Callable[[], bool] = _always
+    """Whether something has come for the thread meanwhile: long work that can rest does then."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -242,7 +242,7 @@ class SchedulerCore:
         if turn is not None:
             link.take_up(turn.uid)
             self._decide_pod(turn.uid, self.cache.pod(turn.uid), link, now_unix, turn)
-        went_on = self._awaited is None and self.groups.n_paused > 0 and self.groups.go_on(in_hand=len(link) > 0)
+        went_on = self._awaited is None and self.groups.n_paused > 0 and self.groups.go_on(in_hand=len(link), decided=count)
         ended = clock() if turn is not None or went_on else ended
         decisions.end(ended)
         self.measures.batch_ended(ended)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import select
+import socket
 from itertools import permutations
 
 import pytest
 
-from rayched.actors.inbox import LatestCalls
+from rayched.actors.inbox import Inbox, LatestCalls
 
 
 @pytest.mark.parametrize("orders", list(permutations((1, 2, 3))))
@@ -23,3 +25,19 @@ def test_what_is_told_of_one_thing_does_not_hold_up_another() -> None:
     latest.carry_out("queue", 4, lambda: said.append("queue"))
     latest.carry_out("queue", 4, lambda: said.append("twice"))
     assert said == ["workers", "queue"]
+
+
+def test_an_inbox_tells_whether_anything_waits_in_it() -> None:
+    inbox = Inbox()
+    assert not inbox.has_any()
+    inbox.put(lambda: None)
+    assert inbox.has_any()
+    assert inbox.take() is not None and not inbox.has_any()
+    here, there = socket.socketpair()
+    with here, there:
+        inbox.watch(here.fileno(), select.POLLIN, lambda: None)
+        assert not inbox.has_any()
+        there.send(b"x")
+        assert inbox.has_any()
+        here.recv(1)
+        assert not inbox.has_any()

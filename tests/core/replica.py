@@ -80,6 +80,7 @@ class Replica:
                 work_clock,
                 self.decides_about,
                 lambda: self.has_room_for_events,
+                lambda: self.others_wait,
             ),
             identity=identity,
             shards=shards,
@@ -98,6 +99,8 @@ class Replica:
         """Transactions whose sender was told that nobody answered, and that may still arrive."""
         self.turn_at: float | None = None
         self.has_room_for_events = True
+        self.others_wait = True
+        """Something has come for the thread that decides."""
         self.events = events
         """Leases for events are granted, at once; else no event is ever written."""
         self.leases = 0

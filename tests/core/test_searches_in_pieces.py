@@ -8,8 +8,10 @@ import pytest
 
 from rayched.core.groups import deciding
 from rayched.core.groups.group_preemption import PIECE_SECONDS
+from rayched.core.groups.search_time import VAIN_MAX
 from tests.core.builders import a_node, a_pod
-from tests.core.grouped import a_group, audited, bound_of, put_group, put_members, scheduled
+from tests.core.counted_steps import MOVE_SECONDS, step_clock
+from tests.core.grouped import a_group, a_member, audited, bound_of, put_group, put_members, scheduled
 from tests.core.leading import assumed, decide, key_of, put_node, put_pod
 from tests.core.model_store import ModelStore
 from tests.core.preempting import a_leader, ending, full_of, on_node, stop_ending
@@ -148,7 +150,7 @@ class Ticking(Clock):
         return self.now
 
 
-def test_no_piece_takes_longer_than_fifty_milliseconds() -> None:
+def test_no_piece_takes_longer_than_thirty_milliseconds() -> None:
     work, store = Ticking(0.0), ModelStore()
     for number in range(300):
         put_node(store, a_node(f"n{number}"))
@@ -165,6 +167,101 @@ def test_no_piece_takes_longer_than_fifty_milliseconds() -> None:
         began = work.now
         replica.core.decide()
         longest, pieces = max(longest, work.now - began), pieces + 1
-    assert pieces > 1 and PIECE_SECONDS <= longest <= 0.05
+    assert pieces > 1 and longest <= 0.03
     replica.settle()
     assert len(ending(replica)) == 100
+
+
+N_OTHERS = 5_000
+"""Pods that are looked at before those in the way, as they are less important."""
+
+
+@pytest.fixture
+def counted(monkeypatch: pytest.MonkeyPatch) -> tuple[Replica, Clock]:
+    """A leader with a group that needs what only two nodes have, and the clock of its work, in which steps are counted."""
+    work, store = step_clock(monkeypatch), ModelStore()
+    for number in range(500):
+        put_node(store, a_node(f"n{number}", pods="500"))
+    for number in range(N_OTHERS):
+        put_pod(store, on_node(a_pod(f"low-{number}", cpu="100m"), f"n{number % 500}"))
+    for number in range(2):
+        put_node(store, a_node(f"special-{number}", labels={"kind": "special"}))
+        put_pod(store, on_node(a_pod(f"there-{number}", cpu="3", priority=5), f"special-{number}"))
+    replica = Replica(store, Clock(), work_clock=work)
+    replica.list()
+    replica.lead()
+    replica.settle()
+    put_group(store, a_group(least=2, priority=10))
+    put_members(store, 2, cpu="3", priority=10, selector={"kind": "special"})
+    return replica, work
+
+
+def pieces_of(replica: Replica, work: Clock) -> list[float]:
+    """Seconds that each piece of the search takes of the thread."""
+    began = work.now
+    decide(replica)
+    took = [work.now - began]
+    while replica.core.groups.n_paused:
+        began = work.now
+        replica.core.decide()
+        took.append(work.now - began)
+    return took
+
+
+@pytest.mark.row("GT10")
+def test_with_five_thousand_pods_to_be_off_at_once_others_get_their_turn_after_twenty_milliseconds(
+    counted: tuple[Replica, Clock],
+) -> None:
+    replica, work = counted
+    took = pieces_of(replica, work)
+    assert sum(piece > 1.1 * PIECE_SECONDS for piece in took) <= len(took) / VAIN_MAX, took
+    # What has to be off and does not come off in that time gets it once in a while: off, as long again, and back.
+    assert max(took) <= 4 * N_OTHERS * MOVE_SECONDS
+    replica.settle()
+    assert ending(replica) == ["there-0", "there-1"]
+
+
+@pytest.mark.row("GT10")
+def test_while_nobody_waits_a_search_goes_on_and_who_comes_waits_for_what_is_off_to_come_back(
+    counted: tuple[Replica, Clock], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replica, work = counted
+    replica.others_wait = False
+    came: list[float] = []
+    real = replica.core.snapshot.unbind
+
+    def unbind(uid: str) -> object:
+        found = real(uid)
+        if not came and not replica.core.snapshot.n_pods:
+            # All are off by now.
+            came.append(work.now)
+            replica.others_wait = True
+        return found
+
+    monkeypatch.setattr(replica.core.snapshot, "unbind", unbind)
+    decide(replica)
+    while not came:
+        replica.core.decide()
+    assert replica.core.groups.n_paused == 1
+    assert work.now - came[0] <= 1.2 * N_OTHERS * MOVE_SECONDS
+    assert sum(len(replica.core.snapshot.pods_on(f"n{number}")) for number in range(500)) == N_OTHERS
+    replica.others_wait = False
+    pieces_of(replica, work)
+    replica.settle()
+    assert ending(replica) == ["there-0", "there-1"]
+
+
+def test_a_member_that_comes_while_units_are_looked_for_belongs_to_its_unit(rests_at_each_unit: None) -> None:
+    replica = a_leader({"n1": [], "n2": [], "n3": full_of("spare", cpu="2", priority=50)})
+    put_group(replica.store, a_group("batch", 2, whole=True))
+    put_members(replica.store, 2, "batch", cpu="3")
+    replica.settle()
+    put_group(replica.store, a_group(least=2, priority=10))
+    put_members(replica.store, 2, cpu="3", priority=10)
+    decide(replica)
+    assert replica.core.groups.n_paused == 1
+    for node in ("n1", "n2"):
+        put_pod(replica.store, on_node(a_member(f"batch-on-{node}", "batch", cpu="100m"), node))
+    replica.watch()
+    replica.settle()
+    assert ending(replica) == ["batch-0", "batch-1", "batch-on-n1", "batch-on-n2"]

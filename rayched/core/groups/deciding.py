@@ -24,7 +24,7 @@ from rayched.core.groups.group_preemption import PIECE_SECONDS, GroupPreemption,
 from rayched.core.groups.group_rooms import GroupRooms
 from rayched.core.groups.group_writes import conditions_words
 from rayched.core.groups.membership import GroupState
-from rayched.core.groups.search_time import NoRoomInTime
+from rayched.core.groups.search_time import NoRoomInTime, somebody
 from rayched.framework.plugin_error import PluginError
 from rayched.scheduler.preemption import NEVER, PREEMPT_NEVER, STILL_ENDING
 from rayched.store.transactions import TogetherPut
@@ -71,9 +71,10 @@ class GroupAttempts:
         nominations: MemberNominations,
         measures: GroupMeasures,
         clock: Callable[[], float],
+        others_wait: Callable[[], bool] = somebody,
     ) -> None:
         self._cycle, self._preemption, self._nominations = cycle, preemption, nominations
-        self._measures, self._clock = measures, clock
+        self._measures, self._clock, self._others_wait = measures, clock, others_wait
 
     def decide(self, state: GroupState, began: int, now: float, now_unix: float) -> Decided:
         """One attempt, in one piece. At least one member is free."""
@@ -132,7 +133,7 @@ class GroupAttempts:
 
     def _in_pieces(self, asked: GroupQuestion, nodes: dict[str, str], piece: float) -> Generator[None, None, RoomForGroup | str]:
         """The search. While it rests members wait with their nominations, as they did before."""
-        search = self._preemption.search(asked, self._nominations.overdue, piece=piece)
+        search = self._preemption.search(asked, self._nominations.overdue, piece=piece, others_wait=self._others_wait)
         try:
             while True:
                 try:
@@ -196,8 +197,9 @@ class GroupDecider(GroupAttempts):
         rooms: GroupRooms,
         measures: GroupMeasures,
         clock: Callable[[], float],
+        others_wait: Callable[[], bool],
     ) -> None:
-        super().__init__(cycle, preemption, rooms, measures, clock)
+        super().__init__(cycle, preemption, rooms, measures, clock, others_wait)
         self._rooms = rooms
 
     def step(self, clearing: Clearing, epoch: int, now: float, now_unix: float) -> TogetherPut | GroupFailure | RoomStep:

@@ -77,6 +77,12 @@ class GroupFailure:
     """Where members wait for room that is being made, by uid."""
     waits: bool = False
     """Pods end for it."""
+    is_broken_off: bool = False
+    """Nothing was found out."""
+
+
+def _never() -> bool:
+    return False
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +97,8 @@ class GroupQuestion:
     began: int
     now: float
     now_unix: float
+    breaks_off: Callable[[], bool] = _never
+    """Whether nobody wants to know any more; asked at every PROGRESS_MEMBERS-th member."""
 
 
 class NodeGuards(Protocol):
@@ -167,10 +175,36 @@ class GroupCycle:
         with self._scheduler.profiles.bounds.set(domain.beyond):
             return self.anywhere(asked)
 
-    def place_one(self, member: PodRecord, asked: GroupQuestion, beyond: frozenset[int] | None) -> Attempt | AttemptFailure:
-        """One member by itself; `beyond`: rows that are out of the question."""
+    def place_one(
+        self,
+        member: PodRecord,
+        asked: GroupQuestion,
+        beyond: frozenset[int] | None,
+        allowed: float = ATTEMPT_SECONDS,
+        *,
+        goes_on: bool = False,
+    ) -> Attempt | AttemptFailure:
+        """One member by itself; `beyond`: rows that are out of the question. `allowed`, `goes_on`: as for `schedule`."""
         with self._scheduler.profiles.bounds.set(beyond):
-            return self._place(member, asked)
+            return self._place(member, asked, allowed, goes_on=goes_on)
+
+    def put(self, member: PodRecord, asked: GroupQuestion, node_name: str) -> Attempt | AttemptFailure:
+        """One member on this node, whether it fits there or not."""
+        return self._place(member, asked, node_name=node_name)
+
+    def fits(self, member: PodRecord, node_name: str) -> bool:
+        """Whether the member fits on the node. Raises PluginError."""
+        template, row = member.template, self._snapshot.row_of(node_name)
+        nominated = self._scheduler.nominations.beside(member.uid, template.priority)
+        return row is not None and self._scheduler.engine(template.scheduler_name).fits(template, row, nominated)
+
+    def room(self) -> TransactionRoom:
+        """What a placement of the group takes in the store, of nobody yet."""
+        return TransactionRoom(self._guards, self._keys_max)
+
+    def free_share(self, domain: Domain) -> float:
+        """What is free there as a share from 0 to 1."""
+        return self._domains.free_share(domain.rows)
 
     @contextmanager
     def trial(self) -> Iterator[None]:
@@ -194,7 +228,7 @@ class GroupCycle:
         state, work = asked.state, self._snapshot.work
         domains, until = self.domains(state), work.now() + ATTEMPT_SECONDS
         if not domains:
-            return GroupFailure(_no_domain(state.topology, self._snapshot.n_nodes), 0, None)
+            return GroupFailure(no_domain(state.topology, self._snapshot.n_nodes), 0, None)
         enough = n_domains_to_find(len(domains), self._snapshot.n_nodes)
         profile = asked.members[0].template.scheduler_name
         self._measures.placements[profile] += len(domains)
@@ -252,7 +286,7 @@ class GroupCycle:
         attempts: list[Attempt] = []
         failed: set[PodTemplate] = set()
         first: tuple[PodRecord, AttemptFailure] | None = None
-        room = TransactionRoom(self._guards, self._keys_max)
+        room = self.room()
         n_freed = len(self._scheduler.freed)
         for count, member in enumerate(members):
             if len(attempts) + len(members) - count < needed:
@@ -261,6 +295,8 @@ class GroupCycle:
                 continue
             if not count % PROGRESS_MEMBERS:
                 self._progress()
+                if asked.breaks_off():
+                    return self._undone(attempts, n_freed, GroupFailure(_broken_off(), len(attempts), None, is_broken_off=True))
             result = self._place(member, asked)
             if isinstance(result, AttemptFailure):
                 first = first or (member, result)
@@ -280,10 +316,19 @@ class GroupCycle:
             return self._undone(attempts, n_freed, GroupFailure(_too_large(len(attempts), needed), len(attempts), None))
         return self._undone(attempts, n_freed, GroupFailure(first[1], len(attempts), first[0]))
 
-    def _place(self, member: PodRecord, asked: GroupQuestion) -> Attempt | AttemptFailure:
+    def _place(
+        self,
+        member: PodRecord,
+        asked: GroupQuestion,
+        allowed: float = ATTEMPT_SECONDS,
+        *,
+        goes_on: bool = False,
+        node_name: str = "",
+    ) -> Attempt | AttemptFailure:
         assert member.kept is not None
         pod = PodToSchedule(member.uid, member.name, member.template, member.kept)
-        return settled(self._scheduler, self._scheduler.schedule(pod, asked.began, asked.now, asked.now_unix))
+        when = asked.began, asked.now, asked.now_unix
+        return settled(self._scheduler, self._scheduler.schedule(pod, *when, allowed, goes_on=goes_on, node_name=node_name))
 
     def _undone(self, attempts: list[Attempt], n_freed: int, failure: GroupFailure) -> GroupFailure:
         for attempt in reversed(attempts):
@@ -298,9 +343,15 @@ def _largest_first(record: PodRecord) -> tuple[int, int, int, int, bytes]:
     return -requests.get(CPU, 0), -requests.get(MEMORY, 0), record.template.id, record.create_revision, record.key
 
 
-def _no_domain(key: str, n_nodes: int) -> AttemptFailure:
+def no_domain(key: str, n_nodes: int) -> AttemptFailure:
+    """The failure of a group whose topology no node has."""
     why = f"0/{n_nodes} nodes are available: {n_nodes} node(s) without label {key}, which is the topology of the pod group."
     return AttemptFailure(Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, (why,)), why, frozenset((names.NODE_AFFINITY,)))
+
+
+def _broken_off() -> AttemptFailure:
+    why = "it was not found out whether the group fits"
+    return AttemptFailure(error(why), why)
 
 
 def _too_large(n_fit: int, needed: int) -> AttemptFailure:

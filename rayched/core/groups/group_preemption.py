@@ -12,7 +12,8 @@
 What is tried happens in the snapshot itself and is undone. It costs the scheduler's time as an attempt does, gives signs of life,
 and ends without a result where it takes too long.
 
-A search runs in pieces (ADR 58): between two units that come back it may rest (`room_trial`), so that others have their turn.
+A search runs in pieces, so that others have their turn (ADR 58, 69): it may rest while units are found and put in order, while
+pods are taken off, and between two units that come back (`room_trial`).
 
 Owner: PodGroups. Cost: the group's cycle, and for each unit on a node of the group a member's or two.
 Source: workload-aware preemption of Kubernetes 1.37 (KEP 5710).
@@ -20,16 +21,28 @@ Source: workload-aware preemption of Kubernetes 1.37 (KEP 5710).
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Collection, Generator
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import islice
 from math import inf
 from typing import ClassVar, Final, TypeVar
 
 from rayched.core.groups.group_cycle import GroupCycle, GroupFailure, GroupPlacement, GroupQuestion
 from rayched.core.groups.room_trial import RoomTrial
-from rayched.core.groups.search_time import NoRoomInTime, SearchTime
-from rayched.core.groups.victim_units import GroupOf, Harm, Losses, UnitSearch, VictimUnit, VictimUnits, rank
+from rayched.core.groups.search_time import NoRoomInTime, SearchTime, somebody
+from rayched.core.groups.victim_units import (
+    PART_UNITS,
+    GroupOf,
+    Harm,
+    Losses,
+    UnitSearch,
+    VictimUnit,
+    VictimUnits,
+    first_to_go,
+    rank,
+)
 from rayched.framework.plugin_args import DefaultPreemptionArgs
 from rayched.scheduler.candidates import Victim
 from rayched.scheduler.scheduler import ATTEMPT_SECONDS, Scheduler
@@ -39,7 +52,7 @@ VICTIMS_MAX: Final = 1_000
 """Pods that may have to go for one group."""
 UNITS_AT_FIRST: Final = 256
 PIECE_SECONDS: Final = 0.02
-"""Of a search, before it rests. What was taken off comes back after that, and is taken off before: 10 ms each for 500 pods."""
+"""Of a search, with what it takes to take pods off and to put them back: 10 µs for each that is off."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,26 +115,25 @@ class GroupPreemption:
         only: Collection[str] | None = None,
         seconds: float = ATTEMPT_SECONDS,
         piece: float = PIECE_SECONDS,
+        others_wait: Callable[[], bool] = somebody,
+        *,
+        gives_way: bool = False,
     ) -> Generator[None, None, RoomForGroup | str]:
         """What has to go for the group, or why nothing helps. The members hold no room.
 
-        `only`: of units with such pods alone. Where it rests nothing of it is in the snapshot; whoever does not go on closes it.
-        The group has to be as it was asked about when it goes on. Raises PluginError as a cycle does, and NoRoomInTime.
+        `only`: of units with such pods alone. `others_wait`, `gives_way`: see SearchTime. Where it rests nothing of it is in the
+        snapshot; whoever does not go on closes it. The group has to be as it was asked about when it goes on. Raises PluginError
+        as a cycle does, and NoRoomInTime.
         """
-        state, args = asked.state, self._args(asked)
+        args, key = self._args(asked), asked.state.topology
         if args is None:
             return "the profile has none."
-        group = state.group
-        assert group is not None
         started_max = asked.now_unix - args.min_runtime_seconds if args.min_runtime_seconds else float("inf")
-        found = UnitSearch(self._snapshot, self._group_of, group.spec.priority, started_max, overdue).found()
-        if only is not None:
-            kept = [unit for unit in found.units if any(victim.uid in only for victim in unit.victims)]
-            found = replace(found, units=kept)
-        if not found.units and not found.leaving:
-            return "no pods of lower priority may go."
-        time, domains = SearchTime(self._snapshot.work.now, seconds, piece), self._domains(asked)
-        pieces = self._room(asked, found, time)
+        time = SearchTime(self._snapshot.work.now, seconds, piece, others_wait, gives_way=gives_way)
+        asked = replace(asked, breaks_off=time.is_late) if gives_way else asked
+        topology = self._snapshot.topology(key) if key else None
+        version = topology.version if topology is not None else 0
+        pieces = self._units(asked, started_max, overdue, only, time)
         try:
             while True:
                 time.begin()
@@ -133,24 +145,38 @@ class GroupPreemption:
                         return result
                 time.rest()
                 yield
-                if self._domains(asked) != domains:
+                if topology is not None:
+                    topology.refresh()
+                if topology is not None and topology.version != version:
                     raise NoRoomInTime("nodes of its topology changed while pods were looked for that would have to end")
         finally:
             pieces.close()
 
-    def _domains(self, asked: GroupQuestion) -> set[tuple[str, bytes]]:
-        """Of its topology, each with its rows; none where it may go anywhere."""
-        state = asked.state
-        return {(str(one), one.rows.tobytes()) for one in self._cycle.domains(state)} if state.topology else set()
+    def _units(
+        self, asked: GroupQuestion, started_max: float, overdue: Collection[str], only: Collection[str] | None, time: SearchTime
+    ) -> Pieces:
+        group = asked.state.group
+        assert group is not None
+        search = UnitSearch(self._snapshot, self._group_of, group.spec.priority, started_max, overdue, only)
+        found = yield from search.found(time)
+        if not found.units and not found.leaving:
+            return "no pods of lower priority may go."
+        return (yield from self._room(asked, found, time))
 
     def _room(self, asked: GroupQuestion, found: VictimUnits, time: SearchTime) -> Pieces:
         state = asked.state
         if not state.topology:
             return (yield from self._in_bounds(asked, found, partial(self._cycle.anywhere, asked), time))
+        by_node: defaultdict[str, list[VictimUnit]] = defaultdict(list)
+        for count, unit in enumerate(found.units, 1):
+            for name in {victim.pod.node_name for victim in unit.victims}:
+                by_node[name].append(unit)
+            if not count % PART_UNITS and time.is_piece_over:
+                yield
         rooms: list[RoomForGroup] = []
         for domain in self._cycle.domains(state):
             names = {self._snapshot.name_of(row) for row in domain.rows.tolist()}
-            there = [unit for unit in found.units if any(one.pod.node_name in names for one in unit.victims)]
+            there = list(dict.fromkeys(unit for name in names for unit in by_node.get(name, ())))
             leaving = [victim for victim in found.leaving if victim.pod.node_name in names]
             if not there and not leaving:
                 continue
@@ -172,28 +198,35 @@ class GroupPreemption:
         time: SearchTime,
         beyond: frozenset[int] | None = None,
     ) -> Pieces:
-        order = found.in_order()
-        n_off = min(len(order), UNITS_AT_FIRST)
+        parts: list[list[VictimUnit]] = []
+        for part in found.parts():
+            parts.append(part)
+            if time.is_piece_over:
+                yield
+        n_off, off, coming = min(len(found.units), UNITS_AT_FIRST), list[VictimUnit](), first_to_go(parts)
         while True:
-            # The last ones of the order are the first to go.
-            off = order[len(order) - n_off :]
+            while len(off) < n_off:
+                off += islice(coming, min(PART_UNITS, n_off - len(off)))
+                if time.is_piece_over:
+                    yield
             trial = RoomTrial(self._snapshot, self._scheduler, self._cycle, asked, place, time, beyond)
             try:
-                result = yield from self._tried(trial, found, off, time)
+                # Those that are to be spared before the others come first.
+                result = yield from self._tried(trial, found, off[::-1], time)
             finally:
                 trial.end()
             if result is not None:
                 return result
-            if n_off == len(order):
+            if n_off == len(found.units):
                 return "no pods of lower priority make room for the minimum."
-            n_off = min(len(order), 2 * n_off)
+            n_off = min(len(found.units), 2 * n_off)
             if time.is_piece_over:
                 yield
 
     def _tried(self, trial: RoomTrial, found: VictimUnits, off: list[VictimUnit], time: SearchTime) -> Pieces:
         """None: the minimum does not fit with these off."""
-        trial.take_off(victim for unit in off for victim in unit.victims)
-        trial.take_off(found.leaving)
+        yield from trial.take_off((*(victim for unit in off for victim in unit.victims), *found.leaving))
+        time.in_place()
         if not trial.place_all():
             return None
         gone, losses = dict.fromkeys(off), Losses(found, off)
@@ -202,7 +235,7 @@ class GroupPreemption:
                 if time.is_piece_over:
                     trial.rest()
                     yield
-                    trial.go_on()
+                    yield from trial.go_on()
                     time.resumed()
                 if (harm is None or losses.harms(unit, harm)) and trial.comes_back(unit):
                     del gone[unit]

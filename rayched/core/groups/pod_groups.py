@@ -75,10 +75,11 @@ class PodGroups:
         told = self._conditions, self._held, self._incomplete, self._rooms
         self._entries = GroupEntries(parts, ends, self._membership, self._cycle, *told)
         preemption = GroupPreemption(parts.snapshot, parts.scheduler, self._cycle, self._membership.by_name)
-        self._decider = GroupDecider(self._cycle, preemption, self._rooms, self._measures, parts.ports.clock)
+        self._paused = PausedAttempts(self._cycle, parts.ports.others_wait)
+        asked = parts.ports.clock, self._paused.others_wait
+        self._decider = GroupDecider(self._cycle, preemption, self._rooms, self._measures, *asked)
         self._room = RoomMaking(parts, self._rooms, self._decider, self._incomplete, self._entries, self._measures, self._lost)
         self._terminating = TerminatingGroups(parts.cache)
-        self._paused = PausedAttempts(self._cycle)
 
     # --------------------------------------------------------------------------------------------------------- following
 
@@ -220,15 +221,16 @@ class PodGroups:
         """Attempts that rest."""
         return len(self._paused)
 
-    def go_on(self, *, in_hand: bool) -> bool:
-        """A piece of an attempt that takes long, where it is its turn. `in_hand`: there are pods to be decided about."""
+    def go_on(self, *, in_hand: int, decided: int) -> bool:
+        """A piece of an attempt that takes long, where it is its turn. So many pods are in the hand, and were decided about."""
         now = self._ports.clock()
-        paused = self._paused.take(now, in_hand=in_hand)
+        paused = self._paused.take(now, in_hand=in_hand > 0, has_decided=decided > 0)
         if paused is None:
             return False
         if not self._paused.is_as_it_was(paused):
             paused.pieces.close()
             self._entries.try_again(paused.state, paused.uid, now)
+            self._paused.took(now, now)
             return True
         self._ports.deciding(paused.uid)
         self._incomplete.lend(paused.state)

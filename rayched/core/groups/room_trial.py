@@ -1,15 +1,17 @@
 """The snapshot without some pods and with a group in their place, while it is asked who of them could come back.
 
-Between two units that come back it may rest: whoever is off is put back and members are lifted, so that others see the cluster as
-it is. Where it goes on, units that are still there are taken off again and members go to their nodes, or elsewhere where others
-have taken these. Pods that have gone meanwhile do not come back; where fewer members fit by now the search has been overtaken.
+While pods are taken off, and between two units that come back, it may rest: whoever is off is put back and members are lifted, so
+that others see the cluster as it is. Where it goes on, units that are still there are taken off again and members go to their
+nodes, or elsewhere where others have taken these. Pods that have gone meanwhile do not come back; where fewer members fit by now
+the search has been overtaken.
 
 Owner: one search. Cost: about 10 µs for each pod that is taken off or put back, and what it costs to place the members.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
+from typing import Final
 
 from rayched.core.groups.group_cycle import GroupCycle, GroupFailure, GroupPlacement, GroupQuestion
 from rayched.core.groups.search_time import NoRoomInTime, SearchTime
@@ -18,6 +20,9 @@ from rayched.scheduler.attempt import Attempt
 from rayched.scheduler.candidates import Victim
 from rayched.scheduler.scheduler import Scheduler
 from rayched.snapshot.snapshot import BoundPod, Snapshot
+
+OFF_AT_A_STRETCH: Final = 64
+"""Pods that are taken off between two looks at the time: some 0.3 ms."""
 
 
 class RoomTrial:
@@ -40,6 +45,7 @@ class RoomTrial:
         """Pods of the nodes that some were taken off, as they stood."""
         self._places: dict[str, str] = {}
         """Where members are to be again, by uid, while it rests."""
+        self._rests = False
         self._n_freed = len(scheduler.freed)
         self._refused: set[tuple[tuple[str, int], ...]] = set()
         """Units like these have not come back: nor will others."""
@@ -50,18 +56,25 @@ class RoomTrial:
         """Where one goes may depend on who is on other nodes; `_has_rules`: as victims say so, too."""
         self._is_mixed = len(templates) > 1
 
-    def take_off(self, victims: Iterable[Victim]) -> None:
-        for victim in victims:
+    def take_off(self, victims: Iterable[Victim]) -> Iterator[None]:
+        """It rests where that takes too long for others. At its end all of them are off."""
+        for count, victim in enumerate(victims, 1):
             there = self._snapshot.bound(victim.uid)
             if there is not None and there.node_name == victim.pod.node_name:
                 self._has_rules |= there.template.has_affinity
                 self._off[victim.uid] = there
                 self._unbind_one(victim.uid, there.node_name)
+            if not count % OFF_AT_A_STRETCH:
                 self._in_time()
+                if self._time.is_in_vain():
+                    self.rest()
+                    yield
+                    yield from self.go_on()
+        self._in_time()
 
     def place_all(self) -> bool:
         """Whether the minimum fits."""
-        placed = self._place()
+        placed = self._placed()
         if isinstance(placed, GroupPlacement):
             self.attempts = {attempt.uid: attempt for attempt in placed.attempts}
         return isinstance(placed, GroupPlacement)
@@ -112,18 +125,12 @@ class RoomTrial:
         """As if it had never been, until it goes on."""
         self._places = {uid: attempt.node_name for uid, attempt in self.attempts.items()}
         self._put_all_back()
+        self._rests = True
 
-    def go_on(self) -> None:
-        """As it was when it began to rest, but for pods that have gone. Raises NoRoomInTime."""
-        self._n_freed = len(self._scheduler.freed)
-        # There may be room by now that was not there.
-        self._refused.clear()
-        rested, self._off = self._off, {}
-        for uid, pod in rested.items():
-            there = self._snapshot.bound(uid)
-            if there is not None and there.node_name == pod.node_name:
-                self._off[uid] = there
-                self._unbind_one(uid, there.node_name)
+    def go_on(self) -> Iterator[None]:
+        """As it was when it began to rest, but for pods that have gone. It may rest again before that. Raises NoRoomInTime."""
+        while not self._is_off_again():
+            yield
         places, self._places = self._places, {}
         if not self._lower(places, places):
             # Elsewhere, as far as others have taken the room.
@@ -133,9 +140,27 @@ class RoomTrial:
 
     def end(self) -> None:
         """As if it had never been."""
-        if not self._places:
+        if not self._rests:
             self._put_all_back()
         self._off.clear()
+
+    def _is_off_again(self) -> bool:
+        """False: that was in vain, and all of them are back."""
+        self._rests = False
+        self._n_freed = len(self._scheduler.freed)
+        # There may be room by now that was not there.
+        self._refused.clear()
+        rested, self._off = self._off, {}
+        for count, (uid, pod) in enumerate(rested.items(), 1):
+            there = self._snapshot.bound(uid)
+            if there is not None and there.node_name == pod.node_name:
+                self._off[uid] = there
+                self._unbind_one(uid, there.node_name)
+            if not count % OFF_AT_A_STRETCH and self._time.is_in_vain():
+                self._put_all_back()
+                self._off, self._rests = rested, True
+                return False
+        return True
 
     def _put_all_back(self) -> None:
         self._lift(list(self.attempts))
@@ -150,8 +175,13 @@ class RoomTrial:
 
     def _in_time(self) -> None:
         self._snapshot.work.spend()
-        if self._time.is_over:
-            raise NoRoomInTime(f"finding room for the group takes more than {self._time.in_all:g} s of the scheduler's time")
+        self._time.spend()
+
+    def _placed(self) -> GroupPlacement | GroupFailure:
+        placed = self._place()
+        if isinstance(placed, GroupFailure) and placed.is_broken_off:
+            raise NoRoomInTime("others came between")
+        return placed
 
     def _unbind(self, unit: VictimUnit) -> None:
         for victim in unit.victims:
@@ -191,7 +221,7 @@ class RoomTrial:
         n_placed = len({*self.attempts, *before})
         others = {uid: attempt.node_name for uid, attempt in self.attempts.items() if uid not in before}
         self._lift(list(self.attempts))
-        placed = self._place()
+        placed = self._placed()
         if isinstance(placed, GroupPlacement):
             if len(placed.attempts) >= n_placed:
                 self.attempts = {attempt.uid: attempt for attempt in placed.attempts}

@@ -19,17 +19,22 @@ Source: workload-aware preemption of Kubernetes 1.37 (KEP 5710); cuts and hard l
 from __future__ import annotations
 
 import enum
-from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping
+import heapq
+from collections import Counter
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from rayched.core.groups.membership import GroupState
+from rayched.core.groups.search_time import SearchTime
 from rayched.scheduler.candidates import PRIORITIES_BELOW_ZERO, Victim
 from rayched.snapshot.snapshot import Snapshot
 
 UNIT_PODS_MAX: Final = 400
 """A group of mode `all` with more members cannot be ended by one write, and is spared."""
+
+PART_UNITS: Final = 1_024
+"""Units that are put in order at a stretch."""
 
 GroupOf = Callable[[str], GroupState | None]
 """The group of this namespace/name."""
@@ -62,11 +67,14 @@ class VictimUnit:
     """How many of its pods count for each."""
 
     @property
-    def importance(self) -> tuple[int, bool, int, float, str]:
-        """The most important unit has the lowest: by priority; groups before pods; the larger group, the earlier start."""
+    def worth(self) -> tuple[int, int, bool, int, float, str]:
+        """The lowest is to be spared before all others: who does harm, then the most important one by priority, groups before
+        pods, the larger group, the earlier start."""
+        harm = min((one.harm for one in self.uses), default=len(Harm))
         priority = max(victim.pod.template.priority for victim in self.victims)
         started = min(victim.pod.facts.started for victim in self.victims)
-        return -priority, not self.whole, -len(self.victims) if self.whole else 0, started, self.victims[0].uid
+        size = len(self.victims) if self.whole else 0
+        return harm, -priority, not self.whole, -size, started, self.victims[0].uid
 
     @property
     def likeness(self) -> tuple[tuple[str, int], ...]:
@@ -84,9 +92,19 @@ class VictimUnits:
     leaving: list[Victim]
     """Pods of lower priority that are ending already."""
 
-    def in_order(self) -> list[VictimUnit]:
-        """The first one is to be spared before all others: those that do harm, then the most important ones."""
-        return sorted(self.units, key=lambda unit: (min((one.harm for one in unit.uses), default=len(Harm)), unit.importance))
+    def parts(self) -> Iterator[list[VictimUnit]]:
+        """PART_UNITS of them each, in order: the first ones go before all others."""
+        for first in range(0, len(self.units), PART_UNITS):
+            yield sorted(self.units[first : first + PART_UNITS], key=_worth, reverse=True)
+
+
+def first_to_go(parts: Iterable[list[VictimUnit]]) -> Iterator[VictimUnit]:
+    """All of the parts in order, each one as it is asked for."""
+    return heapq.merge(*parts, key=_worth, reverse=True)
+
+
+def _worth(unit: VictimUnit) -> tuple[int, int, bool, int, float, str]:
+    return unit.worth
 
 
 class Losses:
@@ -125,43 +143,62 @@ class UnitSearch:
     """Finds the units that may have to go for one group."""
 
     def __init__(
-        self, snapshot: Snapshot, group_of: GroupOf, priority: int, started_max: float, overdue: Collection[str]
+        self,
+        snapshot: Snapshot,
+        group_of: GroupOf,
+        priority: int,
+        started_max: float,
+        overdue: Collection[str],
+        only: Collection[str] | None = None,
     ) -> None:
-        """`started_max`: who started later is spared. `overdue`: uids of pods that were to be gone by now."""
+        """`started_max`: who started later is spared. `overdue`: uids of pods that were to be gone by now. `only`: units with
+        such pods alone."""
         self._snapshot, self._group_of, self._priority = snapshot, group_of, priority
-        self._started_max, self._overdue = started_max, overdue
+        self._started_max, self._overdue, self._only = started_max, overdue, only
         self._allowed: dict[Allowance, int] = {}
+        self._units: list[VictimUnit] = []
+        self._leaving: list[Victim] = []
+        self._wholes: dict[str, None] = {}
+        """Groups that end as a whole, in the order in which they were met."""
 
-    def found(self) -> VictimUnits:
-        pods: list[Victim] = []
-        leaving: list[Victim] = []
-        wholes: defaultdict[str, list[Victim]] = defaultdict(list)
-        for victim in self._bound():
-            template = victim.pod.template
+    def found(self, time: SearchTime) -> Generator[None, None, VictimUnits]:
+        """In pieces, node by node: it rests where a piece is over. Nothing changes by it. Raises NoRoomInTime."""
+        snapshot = self._snapshot
+        for node_name in snapshot.bound_node_names():
+            snapshot.work.spend()
+            time.spend()
+            # One that has gone meanwhile has no row, or no pods.
+            if snapshot.row_of(node_name) is not None:
+                self._look_at(node_name)
+            if time.is_piece_over:
+                yield
+        # Members may have come and gone while it rested: who they are is looked up when everything else is known.
+        for name in self._wholes:
+            state = self._group_of(name)
+            members = () if state is None else (*state.bound, *state.waiting)
+            there = [(uid, snapshot.bound(uid)) for uid in members]
+            victims = [Victim(uid, pod) for uid, pod in there if pod is not None and not pod.terminating]
+            if victims and len(victims) <= UNIT_PODS_MAX and all(map(self._may_go, victims)):
+                self._units.append(VictimUnit(tuple(victims), name, self._uses(victims)))
+        return VictimUnits(self._units, self._allowed, self._leaving)
+
+    def _look_at(self, node_name: str) -> None:
+        snapshot, priority = self._snapshot, self._priority
+        for uid, template in snapshot.pods_on(node_name).items():
+            if template.priority >= priority and not template.pod_group:
+                continue
+            victim = Victim(uid, snapshot.known(uid))
+            if self._only is not None and uid not in self._only and not victim.pod.terminating:
+                continue
             whole = f"{template.namespace}/{template.pod_group}" if template.pod_group else ""
             state = self._group_of(whole) if whole else None
             if victim.pod.terminating:
-                if template.priority < self._priority and victim.uid not in self._overdue:
-                    leaving.append(victim)
+                if template.priority < priority and uid not in self._overdue:
+                    self._leaving.append(victim)
             elif state is not None and state.ends_whole:
-                wholes[whole].append(victim)
+                self._wholes[whole] = None
             elif self._may_go(victim):
-                pods.append(victim)
-        units = [VictimUnit((victim,), uses=self._uses((victim,))) for victim in pods]
-        for name, victims in wholes.items():
-            if len(victims) <= UNIT_PODS_MAX and all(map(self._may_go, victims)):
-                units.append(VictimUnit(tuple(victims), name, self._uses(victims)))
-        return VictimUnits(units, self._allowed, leaving)
-
-    def _bound(self) -> Iterator[Victim]:
-        snapshot, priority = self._snapshot, self._priority
-        for node_name in snapshot.bound_node_names():
-            if snapshot.row_of(node_name) is None:
-                continue
-            snapshot.work.spend()
-            for uid, template in snapshot.pods_on(node_name).items():
-                if template.priority < priority or template.pod_group:
-                    yield Victim(uid, snapshot.known(uid))
+                self._units.append(VictimUnit((victim,), uses=self._uses((victim,))))
 
     def _may_go(self, victim: Victim) -> bool:
         pod = victim.pod
