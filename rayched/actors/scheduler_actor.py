@@ -30,6 +30,7 @@ from leader.successive_channel import SuccessiveChannel
 from rayched.actors.configured import profiles_of
 from rayched.actors.deciding_cell import DecidingCell
 from rayched.actors.event_room_cell import EventRoomCell
+from rayched.actors.explanations import explained
 from rayched.actors.foreign_binding_calls import BINDINGS, BINDINGS_AT_ONCE, ForeignBound, bound_by
 from rayched.actors.garbage import collect_rarely
 from rayched.actors.inbox import Inbox, LatestCalls
@@ -42,7 +43,6 @@ from rayched.actors.scheduler_values import Explained, PlanBasis, SchedulerActor
 from rayched.actors.shards import RayShards
 from rayched.core.attempt_metrics import Told
 from rayched.core.exchange.messages import ExchangeAnswer
-from rayched.core.explaining import CannotExplain, look_at
 from rayched.core.ports import Ports
 from rayched.core.scheduler_core import SchedulerCore
 from rayched.core.scheduler_metrics import scheduler_metrics
@@ -161,8 +161,8 @@ class SchedulerActor:
         return basis
 
     def explain(self, request: ExplainRequest) -> Explained:
-        explained: Explained = self._ask_at_leisure(lambda: self._explain(request))
-        return explained
+        answer: Explained = self._ask_at_leisure(lambda: explained(self._core, request))
+        return answer
 
     def bind(self, wanted: ForeignBinding) -> ForeignBound:
         return bound_by(self._inbox, self._core, wanted)
@@ -330,17 +330,6 @@ class SchedulerActor:
         core = self._core
         rows = tuple(core.snapshot.names[: core.snapshot.n_rows])
         return PlanBasis(core.term.leads, core.cache.revision, core.scheduler.draws(), rows)
-
-    def _explain(self, request: ExplainRequest) -> Explained:
-        core, began = self._core, time.perf_counter()
-        if not core.term.leads:
-            return Explained(False, None)
-        try:
-            found = look_at(core.groups.look, core.cache, core.scheduler, core.snapshot, request)
-        except CannotExplain as problem:
-            return Explained(core.term.leads, None, str(problem))
-        found.about.seconds = time.perf_counter() - began
-        return Explained(core.term.leads, found)
 
     def _log_context(self) -> dict[str, int]:
         """On any thread."""

@@ -1,17 +1,18 @@
 """A pod explained over the live snapshot: found in the cache, judged by `whatif.explain`, put into an ExplainResponse.
 
-The deciding thread looks (`look_at_pod`); what it found is put into words by whoever asked (`answer_of`), as that takes longer.
+The deciding thread looks (`look_at`); what it found is put into words by whoever asked (`answer_of`), as that takes longer. A
+look at a group takes what an attempt for it takes, and rests between its pieces (`groups/looking`).
 
 A pod that has a node is taken off it for the time of the question, which is one step of the loop, and put back just as it was.
 With it comes the pod's last decision as it was, where this leader remembers it.
 
-Cost: for the deciding thread every plugin once over all nodes, some milliseconds at 5,000 nodes; for whoever asked about 40 µs
-a node.
+Cost: for the deciding thread every plugin once over all nodes, of a pod some milliseconds at 5,000 nodes; for whoever asked about
+40 µs a node.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from typing import Final
 
@@ -19,6 +20,7 @@ from rayched.api.stages import Stage
 from rayched.core.cache.cache import Cache
 from rayched.core.cache.records import PodRecord
 from rayched.core.exchange.messages import GROUP_MARK
+from rayched.core.groups.looking import GroupChanges
 from rayched.framework.plugin_error import PluginError
 from rayched.scheduler.scheduler import Scheduler
 from rayched.snapshot.snapshot import Snapshot
@@ -30,6 +32,9 @@ GROUP_PREFIX: Final = GROUP_MARK.removeprefix("/")
 """Of the name in a request that asks about a pod group."""
 EXPLAIN_SECONDS: Final = 1.0
 """Of the scheduler's time for one explanation."""
+
+GroupsLookedAt = Callable[[str], Generator[None, None, GroupExplanation | None]]
+"""What would become of the group of this namespace/name; None: there is none. Raises GroupChanges."""
 
 
 class CannotExplain(Exception):
@@ -75,22 +80,25 @@ def look_at_pod(cache: Cache, scheduler: Scheduler, snapshot: Snapshot, request:
 
 
 def look_at(
-    groups: Callable[[str], GroupExplanation | None],
+    groups: GroupsLookedAt,
     cache: Cache,
     scheduler: Scheduler,
     snapshot: Snapshot,
     request: ExplainRequest,
-) -> PodLook:
-    """What is asked about a pod, or about a group. Raises CannotExplain as the look at either does."""
+) -> Generator[None, None, PodLook]:
+    """What is asked about a pod, in one piece, or about a group. Raises CannotExplain."""
     if request.name.startswith(GROUP_PREFIX):
-        return look_at_group(groups, cache, request)
+        return (yield from look_at_group(groups, cache, request))
     return look_at_pod(cache, scheduler, snapshot, request)
 
 
-def look_at_group(look: Callable[[str], GroupExplanation | None], cache: Cache, request: ExplainRequest) -> PodLook:
-    """The same of a pod group; it takes what an attempt for it takes. Raises CannotExplain."""
+def look_at_group(groups: GroupsLookedAt, cache: Cache, request: ExplainRequest) -> Generator[None, None, PodLook]:
+    """In pieces, between which the thread works for others. Raises CannotExplain."""
     name = f"{request.namespace or 'default'}/{request.name.removeprefix(GROUP_PREFIX)}"
-    found = look(name)
+    try:
+        found = yield from groups(name)
+    except GroupChanges as problem:
+        raise CannotExplain(str(problem)) from None
     if found is None:
         raise CannotExplain(f'podgroups "{name}" not found')
     return PodLook(None, ExplainResponse(revision=cache.revision, group=found))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import itertools
+from collections.abc import Callable, Generator
 from concurrent.futures import Future
 from typing import Any
 
@@ -85,3 +86,57 @@ def test_a_question_that_has_waited_longer_than_anybody_listens_is_refused_and_n
     with pytest.raises(NotAnswered, match="not looked at for 10 s"):
         late.result(0)
     assert asked.spent == spent and asked.questions.due is None
+
+
+def in_pieces(asked: Asked, *seconds: float) -> tuple[Future[Any], list[float]]:
+    """A question whose answer comes in pieces of these lengths; and when each of them began."""
+    began: list[float] = []
+
+    def pieces() -> Generator[None, None, str]:
+        for number, piece in enumerate(seconds):
+            began.append(asked.now)
+            asked.now += piece
+            asked.spent += piece
+            if number < len(seconds) - 1:
+                yield
+        return "told in pieces"
+
+    told: Future[Any] = Future()
+    asked.questions.put(pieces, told)
+    return told, began
+
+
+def test_between_two_pieces_of_an_answer_the_thread_works_for_itself() -> None:
+    asked = Asked()
+    told, began = in_pieces(asked, 0.02, 0.02, 0.02)
+    behind = asked.ask(0.0)
+    asked.works(0.3)
+    assert told.result(0) == "told in pieces"
+    assert [later - earlier >= 4 * 0.02 - 1e-9 for earlier, later in itertools.pairwise(began)] == [True, True]
+    # The next one waits until the whole answer has paid for itself.
+    assert not behind.done()
+    asked.works(0.5)
+    assert behind.result(0) == "told"
+
+
+def test_a_piece_that_raises_ends_its_own_answer_and_no_other() -> None:
+    asked = Asked()
+
+    def breaks() -> Generator[None, None, str]:
+        yield
+        raise KeyError("a/b")
+
+    told: Future[Any] = Future()
+    asked.questions.put(breaks, told)
+    good, _ = in_pieces(asked, 0.001, 0.001)
+    asked.works(0.2)
+    with pytest.raises(KeyError, match="a/b"):
+        told.result(0)
+    assert good.result(0) == "told in pieces"
+
+
+def test_an_answer_that_is_open_is_due_though_nobody_else_asks() -> None:
+    asked = Asked()
+    in_pieces(asked, 0.01, 0.01)
+    asked.questions.answer_one()
+    assert asked.questions.due == pytest.approx(asked.now + 0.03)

@@ -8,6 +8,7 @@ from prometheus_client.metrics_core import GaugeMetricFamily
 from rayched.cli.explanations import group_lines
 from rayched.core.exchange.queue_metrics import queue_metrics
 from rayched.core.explaining import GROUP_PREFIX, CannotExplain, answer_of, look_at_group
+from rayched.core.groups.group_preemption import run
 from rayched.core.scheduler_metrics import scheduler_metrics
 from rayched.engine.shards import PoolCounts
 from rayched.replica.families import merged
@@ -131,7 +132,7 @@ def test_parts_of_one_value_from_two_processes_are_added() -> None:
 
 def explained(replica: Replica, name: str = "train") -> ExplainResponse:
     request = ExplainRequest(name=f"{GROUP_PREFIX}{name}")
-    return answer_of(look_at_group(replica.core.groups.look, replica.core.cache, request), request)
+    return answer_of(run(look_at_group(replica.core.groups.looks.of, replica.core.cache, request)), request)
 
 
 @pytest.mark.row("G66")

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from rayched.api.incomplete_groups import HOLD_ANNOTATION, RELEASE_ANNOTATION
+from rayched.core.groups.group_preemption import run
 from rayched.v1.workloads_pb2 import PodGroup
 from tests.core.builders import a_pod
 from tests.core.grouped import a_group, a_member, audited, bound_of, change_pod, later, put_group, put_members
@@ -192,6 +193,6 @@ def test_an_explanation_counts_the_room_that_is_held_for_the_group_itself_and_it
     put_members(leader.store, 2, first=3, cpu="3")
     leader.settle()
     assert len(bound_of(leader)) == 2 and held(leader) == [lost]
-    told = leader.core.groups.look("default/train")
+    told = run(leader.core.groups.looks.of("default/train"))
     assert told is not None and (told.fit, told.waiting) == (1, 2)
     assert held(leader) == [lost]

@@ -14,7 +14,7 @@ from tests.core.builders import a_pod
 from tests.core.leading import a_replica, key_of, put_pod
 from tests.core.test_groups_in_plans import copy_of
 
-ASKED_FOR_GROUPS = ("decide", "look", "send_placements", "send_conditions", "outcome", "next_due")
+ASKED_FOR_GROUPS = ("decide", "go_on", "send_placements", "send_conditions", "outcome", "next_due")
 
 
 @pytest.fixture

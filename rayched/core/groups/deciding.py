@@ -14,7 +14,7 @@ import enum
 from collections.abc import Callable, Collection, Generator, Iterable
 from dataclasses import replace
 from math import inf
-from typing import ClassVar, Final, Protocol
+from typing import ClassVar, Protocol
 
 from rayched.core.cache.records import PodRecord
 from rayched.core.groups.clearings import Clearing, GroupWait
@@ -28,10 +28,6 @@ from rayched.core.groups.search_time import NoRoomInTime, somebody
 from rayched.framework.plugin_error import PluginError
 from rayched.scheduler.preemption import NEVER, PREEMPT_NEVER, STILL_ENDING
 from rayched.store.transactions import TogetherPut
-from rayched.v1.services_pb2 import GroupExplanation
-
-LOOK_SECONDS: Final = 0.05
-"""Of the scheduler's time for a search that nobody waits for but the person who asks."""
 
 Decided = GroupPlacement | GroupFailure | Clearing
 """What one attempt comes to."""
@@ -62,7 +58,7 @@ class MemberNominations(Protocol):
 
 
 class GroupAttempts:
-    """One attempt for a group, or a look at what it would come to."""
+    """One attempt for a group."""
 
     def __init__(
         self,
@@ -147,42 +143,6 @@ class GroupAttempts:
         finally:
             search.close()
 
-    def look(self, state: GroupState, now: float, now_unix: float) -> GroupExplanation:
-        """How many would fit now and what stands against the next one. Nothing changes by it."""
-        told = GroupExplanation(bound=state.satisfied, waiting=len(state.waiting), min_count=state.min_count)
-        hold = state.hold()
-        if hold is not None or state.in_flight or not any(True for _ in self._cycle.free(state)):
-            told.held = hold.message if hold is not None else "it is being bound" if state.in_flight else ""
-            return told
-        with self._cycle.trial():
-            asked = self._cycle.question(state, 0, now, now_unix)
-            nodes = self._nominations.lift(asked.members)
-            found = self._cycle.decide(replace(asked, needed=1))
-            left = found.left if isinstance(found, GroupPlacement) else found
-            if isinstance(found, GroupPlacement):
-                told.fit, told.domain = len(found.attempts), found.domain
-                self._cycle.undo(found)
-            if left is not None:
-                told.next, told.reason = "" if left.first is None else left.first.name, left.failure.message
-            if told.fit < asked.needed:
-                self._look_for_victims(asked, told)
-            self._nominations.nominate(nodes)
-        return told
-
-    def _look_for_victims(self, asked: GroupQuestion, told: GroupExplanation) -> None:
-        group = asked.state.group
-        if group is None or group.spec.preemption_policy == PREEMPT_NEVER:
-            told.no_preemption = NEVER
-            return
-        try:
-            room = self._preemption.room(asked, self._nominations.overdue, seconds=LOOK_SECONDS)
-        except (NoRoomInTime, PluginError) as problem:
-            room = str(problem)
-        if isinstance(room, str):
-            told.no_preemption = room
-        else:
-            told.victims.extend(sorted(victim.pod.facts.name for victim in room.victims))
-
 
 class GroupDecider(GroupAttempts):
     """Attempts for groups, and what follows where room is made."""
@@ -201,6 +161,10 @@ class GroupDecider(GroupAttempts):
     ) -> None:
         super().__init__(cycle, preemption, rooms, measures, clock, others_wait)
         self._rooms = rooms
+
+    def for_looks(self) -> tuple[GroupCycle, GroupPreemption, MemberNominations]:
+        """What a look at a group asks."""
+        return self._cycle, self._preemption, self._nominations
 
     def step(self, clearing: Clearing, epoch: int, now: float, now_unix: float) -> TogetherPut | GroupFailure | RoomStep:
         """The next batch of a clearing, or what it comes to."""

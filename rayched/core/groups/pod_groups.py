@@ -36,6 +36,7 @@ from rayched.core.groups.group_rooms import GroupRooms
 from rayched.core.groups.group_writes import OP_GROUP, GroupCommits, GroupConditions, UnsentGroup
 from rayched.core.groups.held_back import HeldGroups
 from rayched.core.groups.incomplete_groups import OP_RELEASE, IncompleteGroups
+from rayched.core.groups.looking import GroupLooks
 from rayched.core.groups.membership import GroupMembership, GroupState
 from rayched.core.groups.paused_attempts import PausedAttempt, PausedAttempts
 from rayched.core.groups.recorded_plans import RecordedPlans
@@ -47,7 +48,6 @@ from rayched.core.writes.window import Send
 from rayched.framework.status import error
 from rayched.scheduler.attempt import AttemptFailure
 from rayched.store.transactions import WRITES_MAX, Conflict, Guard, GuardedPut, Outcome, TransactionRefused, Write
-from rayched.v1.services_pb2 import GroupExplanation
 
 GROUPS_UNSENT_MAX: Final = 16
 """Placements that wait to be sent; with more nothing is decided until the store takes some."""
@@ -80,6 +80,7 @@ class PodGroups:
         self._decider = GroupDecider(self._cycle, preemption, self._rooms, self._measures, *asked)
         self._room = RoomMaking(parts, self._rooms, self._decider, self._incomplete, self._entries, self._measures, self._lost)
         self._terminating = TerminatingGroups(parts.cache)
+        self.looks = GroupLooks(parts, ends, self._membership, self._paused, self._incomplete, self._decider)
 
     # --------------------------------------------------------------------------------------------------------- following
 
@@ -261,14 +262,6 @@ class PodGroups:
             decided = self._commits.decided(state, found, paused.began)
             if not found.is_one:
                 self._plans.decided(decided, self._ports.wall_clock())
-
-    def look(self, name: str) -> GroupExplanation | None:
-        """What would become of the group of this namespace/name now; None: there is none. Nothing changes."""
-        state, now = self._membership.by_name(name), self._ports.clock()
-        if state is None:
-            return None
-        with self._incomplete.lent(state):
-            return self._decider.look(state, now, self._ports.wall_clock())
 
     # ----------------------------------------------------------------------------------------------------------- writing
 
