@@ -13,6 +13,7 @@ import math
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping
+from copy import deepcopy
 from dataclasses import dataclass
 
 from benchmarks import shapes
@@ -20,6 +21,7 @@ from benchmarks.load import SteadyLoad
 from benchmarks.measured import Measured, percentile
 from benchmarks.processes import cpu_seconds, peak_memory_bytes
 from benchmarks.workloads import Workload
+from rayched.api.kinds import AnyObject
 from rayched.cli.rehearsal import Rehearsal, RehearsalFailed, apply_all, scratch_directory
 from rayched.client.client import Client
 from rayched.client.watch import StreamClosed, WatchStream
@@ -115,7 +117,7 @@ def _prepare(rehearsal: Rehearsal, workload: Workload) -> None:
         namespace.metadata.name = name
     important = PriorityClass(value=workload.highest_priority)
     important.metadata.name = _IMPORTANT
-    apply_all(rehearsal.client, [*namespaces, important, *workload.objects])
+    apply_all(rehearsal.client, [*namespaces, important, *map(_without_uid, workload.objects)])
     _bind(rehearsal, [_submittable(pod) for group, pod in before if not group.gated])
     rehearsal.submit(_submittable(pod) for group, pod in before if group.gated)
 
@@ -167,7 +169,7 @@ def _latencies(rehearsal: Rehearsal, workload: Workload) -> list[float]:
     watch = BoundWatch(rehearsal.client)
     submitted: dict[str, float] = {}
     due = time.monotonic()
-    for pod in workload.measured.pods(_LATENCY_PODS, "single"):
+    for pod in workload.singles(_LATENCY_PODS):
         submitted[_name(pod)] = time.monotonic()
         rehearsal.acknowledged.append(rehearsal.client.submit(_submittable(pod)).uid)
         due += 1 / _LATENCY_RATE
@@ -191,6 +193,13 @@ def _submittable(pod: Pod) -> Pod:
         pod.spec.priority_class_name = _IMPORTANT
     pod.spec.ClearField("priority")
     return pod
+
+
+def _without_uid(item: AnyObject) -> AnyObject:
+    """The server gives uids."""
+    copy = deepcopy(item)
+    copy.metadata.uid = ""
+    return copy
 
 
 def _name(pod: Pod) -> str:

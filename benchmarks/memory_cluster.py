@@ -74,6 +74,7 @@ class MemoryCluster:
     def seen(self, changes: Sequence[Change]) -> None:
         """The cache has absorbed these."""
         now, preempts = time.perf_counter(), self.workload.preempts
+        is_told = preempts or self.workload.measured.gang > 0
         awaited, all_bound = self._awaited
         for change in changes:
             if not isinstance(change, Entry) or change.mod_revision == change.create_revision:
@@ -81,8 +82,8 @@ class MemoryCluster:
             if preempts and _PREEMPTED in change.value and change.key not in self._ended:
                 self._ended.add(change.key)
                 self.memory.delete(change.key)
-            # Where nobody preempts, the first thing that is written of a measured pod is its node.
-            if change.key in awaited and (not preempts or _pod(change).spec.node_name):
+            # Where nobody preempts or waits for others, the first thing that is written of a measured pod is its node.
+            if change.key in awaited and (not is_told or _pod(change).spec.node_name):
                 awaited.remove(change.key)
                 self.bound[change.key] = now
         if not awaited:

@@ -35,6 +35,8 @@ class MemoryStore:
         """Of the revision under way."""
         self.changes: queue.SimpleQueue[tuple[Change, ...]] = queue.SimpleQueue()
         """For the watch: one item a revision."""
+        self._newest_below: dict[bytes, int] = {}
+        """By prefixes that were compared as a whole: when a key below was written last."""
         self._committed: dict[int, Any] = {}
         """The answer to a transaction of so many writes that all commit."""
 
@@ -86,17 +88,20 @@ class MemoryStore:
         if not self._holds(request.compare):
             return rpc.TxnResponse(succeeded=False, responses=[self._found(op) for op in request.failure])
         passed: list[bool] = []
-        puts: list[Any] = []
+        operations: list[Any] = []
         for op in request.success:
             nested = op.request_txn
             holds = self._holds(nested.compare)
             passed.append(holds)
             if holds:
-                puts.extend(nested.success)
-        if puts:
+                operations.extend(nested.success)
+        if operations:
             self.revision += 1
-        for put in puts:
-            written = put.request_put
+        for operation in operations:
+            if operation.HasField("request_delete_range"):
+                self._delete(operation.request_delete_range.key)
+                continue
+            written = operation.request_put
             self._put(written.key, written.value)
         answer = rpc.TxnResponse(succeeded=True)
         if all(passed):
@@ -118,25 +123,50 @@ class MemoryStore:
     def _holds(self, comparisons: Any) -> bool:
         entries = self._entries
         for one in comparisons:
+            if one.range_end:
+                if self._newest(one.key) >= one.mod_revision:
+                    return False
+                continue
             entry = entries.get(one.key)
             if (0 if entry is None else entry.mod_revision) != one.mod_revision:
                 return False
         return True
 
+    def _newest(self, prefix: bytes) -> int:
+        """When a key below the prefix was written last. One that has gone counts as well: nobody deletes what is compared so."""
+        newest = self._newest_below.get(prefix)
+        if newest is None:
+            newest = max((entry.mod_revision for key, entry in self._entries.items() if key.startswith(prefix)), default=0)
+            self._newest_below[prefix] = newest
+        return newest
+
     def _found(self, op: Any) -> Any:
         response = rpc.ResponseOp()
         response.response_range.SetInParent()
-        entry = self._entries.get(op.request_range.key)
+        asked = op.request_range
+        entry = self._written_below(asked) if asked.range_end else self._entries.get(asked.key)
         if entry is not None:
             response.response_range.kvs.add(
                 key=entry.key, value=entry.value, create_revision=entry.create_revision, mod_revision=entry.mod_revision
             )
         return response
 
+    def _written_below(self, asked: Any) -> Entry | None:
+        """A key below the prefix that was written since."""
+        there = (entry for key, entry in self._entries.items() if key.startswith(asked.key))
+        return next((entry for entry in there if entry.mod_revision >= asked.min_mod_revision), None)
+
+    def _delete(self, key: bytes) -> None:
+        if self._entries.pop(key, None) is not None:
+            self._happening.append(Deleted(key, self.revision))
+
     def _put(self, key: bytes, value: bytes) -> None:
         old = self._entries.get(key)
         entry = self._entries[key] = Entry(key, value, self.revision if old is None else old.create_revision, self.revision)
         self._happening.append(entry)
+        for prefix in self._newest_below:
+            if key.startswith(prefix):
+                self._newest_below[prefix] = self.revision
 
     def _tell(self) -> None:
         if self._happening:

@@ -178,7 +178,7 @@ class Load(MemoryCluster):
 
     def _single(self, number: int) -> float:
         """Milliseconds of one pod that comes alone."""
-        template = next(iter(self.workload.measured.pods(1, "single")))
+        template = next(self.workload.singles(1))
         shapes.named(template, f"single-{number}")
         key, value = self.pair(template)
         self._submit([(key, value)])

@@ -33,6 +33,8 @@ class Group:
     """They are deleted meanwhile, see Ending."""
     own_labels: bool = False
     """Each has a label of its own, as the pods of a StatefulSet have."""
+    gang: int = 0
+    """They belong to pod groups of so many, which need all of them; 0: to none."""
 
     def pods(self, count: int, prefix: str, templates: int = 1) -> Iterator[Pod]:
         """With `templates` above 1 the pods come from so many, in turn."""
@@ -47,6 +49,8 @@ class Group:
             shapes.named(pod, f"{prefix}-{self.shape}-{number}")
             if self.own_labels:
                 pod.metadata.labels[shapes.OWN_LABEL] = pod.metadata.name
+            if self.gang:
+                pod.spec.scheduling_group.pod_group_name = f"{prefix}-gang-{number // self.gang}"
             yield pod
 
 
@@ -127,6 +131,10 @@ class Workload:
 
     def pods_measured(self, templates: int = 1) -> Iterator[Pod]:
         return self.measured.pods(self.measured_pods, "measured", templates)
+
+    def singles(self, count: int) -> Iterator[Pod]:
+        """Pods of the measured shape that come alone."""
+        return replace(self.measured, gang=0).pods(count, "single")
 
 
 _MEASURED: Final = (MEASURED_NAMESPACE,)

@@ -4,10 +4,10 @@
 |---|---|---|
 | rivals | two gangs that each need 60 % of the room; members come mixed | one is whole, never both in part; both end whole |
 | crowd | 100 gangs of 10 on room for 50; members come mixed | exactly 50 start, none in part |
-| speed | gangs of 10, and one of 1,000, against single pods | 0.7 of their rate |
+| speed | gangs of 10, and one of 1,000, against single pods (`group_speed`) | 0.7 of their rate |
 
-All run the real cores of scheduler and queue in this process, over a model of the store: the figures of
-`speed` are for comparison with each other alone. An auditor reads each history.
+The first two run the real cores of scheduler and queue in this process, over a model of the store, and so does `speed` where no
+other depth is named. An auditor reads each history.
 """
 
 from __future__ import annotations
@@ -16,24 +16,19 @@ import argparse
 import os
 import random
 import sys
-import time
 from collections.abc import Callable
 from typing import Final
 
+from tests.chaos import group_speed
 from tests.chaos.demands import Demand, Demands, table
-from tests.core.builders import a_node, a_pod
 from tests.core.grouped import a_group, a_member, audited, bound_of, change_pod, put_group
-from tests.core.leading import a_replica, put_node, put_pod
+from tests.core.leading import a_replica, put_pod
 from tests.core.replica import Replica
 
 RIVAL_MEMBERS: Final = 6
 RIVAL_NODES: Final = 10
 CROWD: Final = 100
 CROWD_MEMBERS: Final = 10
-SPEED_NODES: Final = 5_000
-SPEED_GROUPS: Final = 1_000
-RATE_MIN: Final = 0.7
-"""Of the single pods' rate."""
 _STEPS_MAX: Final = 4
 
 
@@ -96,42 +91,10 @@ def _come_mixed(replica: Replica, draw: random.Random, sizes: dict[str, int], cp
     replica.settle()
 
 
-def play_speed(given: argparse.Namespace, demands: Demands) -> None:
-    """One after the other in this process, the best of some rounds: what else the machine does hits both."""
-    pods = given.speed_groups * CROWD_MEMBERS
-    singles = min(_seconds(given.speed_nodes, pods, 0) for _ in range(given.speed_rounds))
-    groups = min(_seconds(given.speed_nodes, pods, CROWD_MEMBERS) for _ in range(given.speed_rounds))
-    print(f"speed: {pods} single pods in {singles:.2f} s, in gangs of {CROWD_MEMBERS} in {groups:.2f} s", flush=True)
-    demands.at_least(f"rate of gangs of {CROWD_MEMBERS}, of the single pods' rate", RATE_MIN, singles / groups)
-    large = min(_seconds(given.speed_nodes, 1_000, 1_000) for _ in range(given.speed_rounds))
-    alone = min(_seconds(given.speed_nodes, 1_000, 0) for _ in range(given.speed_rounds))
-    demands.at_least("rate of a gang of 1,000 by a plan, of 1,000 single pods'", RATE_MIN, alone / large)
-
-
-def _seconds(nodes: int, pods: int, size: int) -> float:
-    """Until so many pods that came at once are bound and seen; in gangs of this size, or 0: single."""
-    replica = a_replica()
-    for number in range(nodes):
-        put_node(replica.store, a_node(f"n{number}", cpu="8"))
-    # What is worked out once for a template is not counted.
-    put_pod(replica.store, a_pod("first"))
-    replica.settle()
-    for number in range(pods):
-        group = f"g{number // size}" if size else ""
-        if size and not number % size:
-            put_group(replica.store, a_group(group, size))
-        put_pod(replica.store, a_member(f"{group}-{number}", group) if size else a_pod(f"p{number}"))
-    began = time.perf_counter()
-    replica.settle(rounds=1_000_000)
-    took = time.perf_counter() - began
-    assert len(replica.bound()) == pods + 1, "not all were bound"
-    return took
-
-
 PLAYS: Final[dict[str, Callable[[argparse.Namespace, Demands], None]]] = {
     "rivals": play_rivals,
     "crowd": play_crowd,
-    "speed": play_speed,
+    "speed": group_speed.play_speed,
 }
 
 
@@ -140,8 +103,9 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--only", action="append", choices=PLAYS, help="this play; may be repeated")
     parser.add_argument("--rounds", type=int, default=1_000, help="of two rivals")
     parser.add_argument("--crowds", type=int, default=3, help="of 100 gangs each")
-    parser.add_argument("--speed-nodes", type=int, default=SPEED_NODES)
-    parser.add_argument("--speed-groups", type=int, default=SPEED_GROUPS)
+    parser.add_argument("--depth", action="append", choices=group_speed.DEPTHS, help="of speed; may be repeated (default core)")
+    parser.add_argument("--speed-nodes", type=int, default=group_speed.NODES)
+    parser.add_argument("--speed-groups", type=int, default=group_speed.GROUPS)
     parser.add_argument("--speed-rounds", type=int, default=3)
     parser.add_argument("--seed", type=int, default=1)
     given = parser.parse_args(arguments)

@@ -1,0 +1,115 @@
+"""How fast gangs are bound, against the same pods without groups, at three depths.
+
+| depth | what runs | what is demanded |
+|---|---|---|
+| core | scheduler and queue in this process, over a model of the store | 0.7 of the rate, for gangs of 10 and one of 1,000 |
+| scheduler | their Ray actors, binding into memory (`benchmarks.scheduler_depth`) | 0.7 for gangs of 10 |
+| cluster | a replica with its etcd (`benchmarks.end_to_end`) | 0.7 for gangs of 10, and one gang of 1,000 within 0.5 s |
+
+Runs follow each other, the best of some rounds: what else the machine does hits both. An auditor reads what happens at depth
+cluster, and every placement is judged at depth scheduler.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from typing import Final
+
+from benchmarks import end_to_end, gangs, scheduler_depth
+from rayched.cli.rehearsal import RehearsalFailed
+from tests.chaos.demands import Demands
+from tests.core.builders import a_node, a_pod
+from tests.core.grouped import a_group, a_member, put_group
+from tests.core.leading import a_replica, put_node, put_pod
+
+NODES: Final = 5_000
+GROUPS: Final = 1_000
+MEMBERS: Final = 10
+LARGE: Final = 1_000
+"""Members of one large gang."""
+RATE_MIN: Final = 0.7
+"""Of the single pods' rate."""
+LARGE_SECONDS_MAX: Final = 0.5
+_ALL_NODES: Final = 100
+"""Percent of the nodes are scored."""
+
+Seconds = Callable[[int, int, int], float]
+"""Nodes, pods, and the size of a gang or 0: seconds until all pods are bound. Raises where one is not, or wrongly."""
+
+
+class WronglyBound(Exception):
+    """Pods are where they may not be: one line."""
+
+
+def play_speed(given: argparse.Namespace, demands: Demands) -> None:
+    """At each depth that was asked for."""
+    for depth in given.depth or ("core",):
+        around, seconds = DEPTHS[depth]
+        try:
+            with around():
+                _play(depth, seconds, given, demands)
+        except (scheduler_depth.NotBound, RehearsalFailed, WronglyBound) as problem:
+            demands.judge(f"{depth}: all pods are bound where they may be", "yes", problem, met=False)
+
+
+def _play(depth: str, seconds: Seconds, given: argparse.Namespace, demands: Demands) -> None:
+    nodes, pods = given.speed_nodes, given.speed_groups * MEMBERS
+
+    def best(count: int, size: int) -> float:
+        return min(seconds(nodes, count, size) for _ in range(given.speed_rounds))
+
+    singles, groups = best(pods, 0), best(pods, MEMBERS)
+    print(f"speed: {depth}: {pods} single pods in {singles:.2f} s, in gangs of {MEMBERS} in {groups:.2f} s", flush=True)
+    demands.at_least(f"{depth}: rate of gangs of {MEMBERS}, of the single pods' rate", RATE_MIN, singles / groups)
+    if depth == "core":
+        alone, large = best(LARGE, 0), best(LARGE, LARGE)
+        demands.at_least(f"rate of a gang of {LARGE:,} by a plan, of {LARGE:,} single pods'", RATE_MIN, alone / large)
+    elif depth == "cluster":
+        large = best(LARGE, LARGE)
+        demands.at_most(f"{depth}: a gang of {LARGE:,}, from submission to the last binding", LARGE_SECONDS_MAX, large, " s")
+
+
+def _in_the_core(nodes: int, pods: int, size: int) -> float:
+    """Until pods that came at once are bound and seen."""
+    replica = a_replica()
+    for number in range(nodes):
+        put_node(replica.store, a_node(f"n{number}", cpu="8"))
+    # What is worked out once for a template is not counted.
+    put_pod(replica.store, a_pod("first"))
+    replica.settle()
+    for number in range(pods):
+        group = f"g{number // size}" if size else ""
+        if size and not number % size:
+            put_group(replica.store, a_group(group, size))
+        put_pod(replica.store, a_member(f"{group}-{number}", group) if size else a_pod(f"p{number}"))
+    began = time.perf_counter()
+    replica.settle(rounds=1_000_000)
+    took = time.perf_counter() - began
+    assert len(replica.bound()) == pods + 1, "not all were bound"
+    return took
+
+
+def _in_the_scheduler(nodes: int, pods: int, size: int) -> float:
+    """From the first pod handed to the watch until the last one was seen bound in the cache, within a Ray of its own."""
+    found = scheduler_depth.run(gangs.a_workload(nodes, pods, size), _ALL_NODES, 1, 0)
+    if found.n_wrong:
+        raise WronglyBound(f"{found.n_wrong} placements are not allowed: {'; '.join(found.wrong)}")
+    return found.measured.seconds
+
+
+def _in_a_cluster(nodes: int, pods: int, size: int) -> float:
+    """From the first submission until the client's watch has shown the last one bound; each run has a cluster of its own."""
+    found = end_to_end.run(gangs.a_workload(nodes, pods, size), 1, _ALL_NODES)
+    if found.violations:
+        raise WronglyBound(f"the auditor found: {'; '.join(found.violations)}")
+    return found.measured.seconds
+
+
+DEPTHS: Final[dict[str, tuple[Callable[[], AbstractContextManager[None]], Seconds]]] = {
+    "core": (nullcontext, _in_the_core),
+    "scheduler": (scheduler_depth.a_ray, _in_the_scheduler),
+    "cluster": (nullcontext, _in_a_cluster),
+}
