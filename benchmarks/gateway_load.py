@@ -3,7 +3,8 @@
 It has its own interpreter, and begins and ends when it is told to. Watches are of the pods of one namespace each, over a
 connection of their own. Requests begin at a steady rate, whatever became of those before; who would be the 401st at a time is
 left out, and counts as not made. Of ten requests six read a pod, three a namespace's pods as a Table, and one changes a label,
-which twenty watches are told of.
+which twenty watches are told of. The label is the time at which the change was asked for, so each line of a watch says how late
+it is.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ _WATCHES_SECONDS_MAX: Final = 120.0
 _OPENING_AT_ONCE: Final = 50
 _REQUESTS_AT_ONCE: Final = 400
 _STEP_SECONDS: Final = 0.02
+_SENT: Final = b'"sent":"'
+"""Before the label's value in a line: nanoseconds of this process's clock."""
 _TABLE: Final = {"Accept": "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"}
 _MERGE: Final = {"Content-Type": "application/merge-patch+json"}
 NAMESPACES: Final = 100
@@ -36,7 +39,7 @@ def namespace_name(number: int) -> str:
 
 @dataclass(slots=True)
 class LoadFigures:
-    """Of one time between `begin` and `end`."""
+    """Since they were asked for last, or since `begin`."""
 
     seconds: float = 0.0
     watches: int = 0
@@ -48,6 +51,10 @@ class LoadFigures:
     left_out: int = 0
     took: list[float] = field(default_factory=list)
     """Seconds of each answer."""
+    late: list[float] = field(default_factory=list)
+    """Seconds from asking for a change to each line that tells of it."""
+    cpu_seconds: float = 0.0
+    """Of this process."""
 
     @property
     def rate(self) -> float:
@@ -58,8 +65,17 @@ class LoadFigures:
     @property
     def slow_seconds(self) -> float:
         """Of a hundred answers 99 took no longer."""
-        found = sorted(self.took)
-        return found[int(len(found) * 0.99)] if found else 0.0
+        return _slow(self.took)
+
+    @property
+    def slow_line_seconds(self) -> float:
+        """Of a hundred lines of watches 99 came no later."""
+        return _slow(self.late)
+
+
+def _slow(seconds: Sequence[float]) -> float:
+    found = sorted(seconds)
+    return found[int(len(found) * 0.99)] if found else 0.0
 
 
 class GatewayLoad(AskedProcess):
@@ -73,9 +89,13 @@ class GatewayLoad(AskedProcess):
         found: int = self.ask("begin", _WATCHES_SECONDS_MAX)
         return found
 
-    def end(self) -> LoadFigures:
-        found: LoadFigures = self.ask("end", _WATCHES_SECONDS_MAX)
+    def figures(self) -> LoadFigures:
+        found: LoadFigures = self.ask("figures", _WATCHES_SECONDS_MAX)
         return found
+
+    def end(self) -> None:
+        """Watches and requests; `begin` may follow."""
+        self.ask("end", _WATCHES_SECONDS_MAX)
 
 
 # ------------------------------------------------------------------------------------------------------- in that process
@@ -104,6 +124,7 @@ class _Round:
         self._rate = rate
         self._tasks: set[asyncio.Task[None]] = set()
         self._found = LoadFigures()
+        self._since = self._cpu_since = 0.0
         self._open = 0
 
     async def run(self, end: Connection, watches: int) -> None:
@@ -113,18 +134,25 @@ class _Round:
         for one in opened:
             await one.wait()
         end.send(self._open)
-        began = time.monotonic()
+        self._taken()
         asking = asyncio.create_task(self._ask_steadily())
         try:
-            await asyncio.to_thread(end.recv)
+            while await asyncio.to_thread(end.recv) == "figures":
+                end.send(self._taken())
         finally:
-            self._found.seconds = time.monotonic() - began
-            self._found.watches = self._open
             asking.cancel()
             for task in (*watching, *self._tasks):
                 task.cancel()
             await asyncio.gather(asking, *watching, *self._tasks, return_exceptions=True)
-        end.send(self._found)
+        end.send("ended")
+
+    def _taken(self) -> LoadFigures:
+        """What there is; counting begins anew."""
+        taken, self._found = self._found, LoadFigures()
+        now, cpu = time.monotonic(), time.process_time()
+        taken.seconds, taken.cpu_seconds, taken.watches = now - self._since, cpu - self._cpu_since, self._open
+        self._since, self._cpu_since = now, cpu
+        return taken
 
     async def _watch(self, number: int, turns: asyncio.Semaphore, opened: asyncio.Event) -> None:
         url = self._urls[number % len(self._urls)]
@@ -137,8 +165,12 @@ class _Round:
                     self._open += 1
                 opened.set()
             async with answer:
-                while answer.status == 200 and await answer.content.readline():
+                while answer.status == 200 and (line := await answer.content.readline()):
                     self._found.lines += 1
+                    _, found, rest = line.partition(_SENT)
+                    if found:
+                        sent = int(rest[: rest.index(b'"')])
+                        self._found.late.append((time.monotonic_ns() - sent) / 1e9)
                 self._open -= answer.status == 200
         except (aiohttp.ClientError, OSError):
             self._open -= opened.is_set()
@@ -165,7 +197,7 @@ class _Round:
         try:
             match number % 10:
                 case 0:
-                    change = f'{{"metadata":{{"labels":{{"number":"{number}"}}}}}}'.encode()
+                    change = f'{{"metadata":{{"labels":{{"sent":"{time.monotonic_ns()}"}}}}}}'.encode()
                     asked = self._session.patch(f"{pods}/{POD}", data=change, headers=_MERGE)
                 case 1 | 2 | 3:
                     asked = self._session.get(f"{pods}?limit=500", headers=_TABLE)
