@@ -90,11 +90,16 @@ def draw(
 ) -> None:
     context = browser.new_context(viewport=viewport, color_scheme=scheme)
     page = context.new_page()
+    began = time.monotonic()
     page.goto(f"{url}/ui/")
-    page.wait_for_function("() => rayched.state.columns.length && rayched.state.samples.fine.length > 3", timeout=120_000)
+    page.wait_for_function("() => rayched.state.columns.length && rayched.state.status !== null", timeout=120_000)
+    print(f"the overview is there after {time.monotonic() - began:.2f} s")
+    page.wait_for_function("() => rayched.state.samples.fine.length > 3", timeout=120_000)
     for name, address in views.items():
         page.evaluate("address => { location.hash = address }", address)
-        page.wait_for_timeout(4_000)
+        page.wait_for_timeout(1_000)
+        page.evaluate("() => rayched.view.ready")
+        page.wait_for_timeout(3_000)
         page.screenshot(path=directory / f"page-{name}{suffix}.png")
         print(directory / f"page-{name}{suffix}.png")
     context.close()

@@ -11,6 +11,7 @@ const SHORT = 24;
 export class VirtualTable {
   #rows = [];
   #from = -1;
+  #numeric = [];
 
   // `headings`: texts. A row is cells: text, number, null, or {text, href, mark, onclick}; `mark` is a class.
   constructor(headings, label) {
@@ -36,7 +37,9 @@ export class VirtualTable {
       this.#setHead();
     }
     this.#rows = rows;
-    [...this.head.cells].forEach((cell, column) => (cell.className = isNumber(rows[0]?.[column]) ? "number" : ""));
+    // A number that is not known stands where the others do.
+    this.#numeric = this.headings.map((_, column) => isNumber(rows.find((row) => row[column] !== null && row[column] !== undefined)?.[column]));
+    [...this.head.cells].forEach((cell, column) => (cell.className = this.#numeric[column] ? "number" : ""));
     this.empty.hidden = rows.length > 0;
     this.#draw(true);
   }
@@ -58,7 +61,7 @@ export class VirtualTable {
     this.#from = from;
     const shownRows = this.#rows.slice(from, from + ROWS_MAX);
     this.body.replaceChildren();
-    append(this.body, shownRows.map((row, number) => el("tr", { "aria-rowindex": String(from + number + 2) }, row.map(cellOf))));
+    append(this.body, shownRows.map((row, number) => el("tr", { "aria-rowindex": String(from + number + 2) }, row.map((cell, column) => cellOf(cell, this.#numeric[column])))));
     this.table.setAttribute("aria-rowcount", String(this.#rows.length + 1));
     spacer(this.before, from);
     spacer(this.after, this.#rows.length - from - shownRows.length);
@@ -78,8 +81,8 @@ function spacer(part, rows) {
   }
 }
 
-function cellOf(cell) {
-  if (cell === null || cell === undefined) return el("td", { class: "quiet" }, "-");
+function cellOf(cell, numeric) {
+  if (cell === null || cell === undefined) return el("td", { class: numeric ? "quiet number" : "quiet" }, "-");
   if (typeof cell !== "object") return el("td", { class: isNumber(cell) ? "number" : "", title: cell.length > SHORT ? cell : undefined }, cell);
   const classes = [cell.mark ?? "", isNumber(cell) ? "number" : ""].join(" ").trim();
   const inner = cell.href ? el("a", { href: cell.href }, cell.text) : cell.onclick ? button(cell) : cell.text;

@@ -135,6 +135,8 @@ function drawDots(figure, found) {
   const own = found.verdicts.find((one) => one.node === found.node)?.total;
   draw.font = "11px system-ui, sans-serif";
   draw.textAlign = "center";
+  // Numbers that would run into each other are in the table.
+  let free = Infinity;
   for (const dot of all) {
     const rgb = heat(dot.best ? 1000 : 400);
     draw.fillStyle = css(rgb);
@@ -144,9 +146,11 @@ function drawDots(figure, found) {
       draw.arc(x(dot.total), HIGH - DOT - number * DOT * 2, DOT - 0.5, 0, 2 * Math.PI);
       draw.fill();
     }
-    if (dot.count > fits) {
+    const half = draw.measureText(String(dot.count)).width / 2 + 2;
+    if (dot.count > fits && x(dot.total) + half <= free) {
       draw.fillStyle = colour("ink");
       draw.fillText(String(dot.count), x(dot.total), 10);
+      free = x(dot.total) - half;
     }
     if (dot.total === own) {
       draw.strokeStyle = colour("bad");
