@@ -14,6 +14,7 @@ from rayched.client.async_streaming import AsyncLogStream
 from rayched.gateway import remote_channels
 from rayched.gateway.calls import GatewayCall
 from rayched.gateway.logs import LOST
+from rayched.gateway.objects import stored
 from rayched.gateway.queries import flag
 from rayched.gateway.remote_channels import ENDED_WELL, STDERR, STDOUT
 from rayched.gateway.statuses import bad_request
@@ -29,11 +30,17 @@ async def serve_attach(request: web.Request, call: GatewayCall) -> web.StreamRes
     stream = call.client.logs(
         call.path.name, call.path.namespace, container=call.query.get("container", ""), follow=True, tail_lines=0
     )
-    socket = await remote_channels.opened(request, "attach")
-    if wants_input:
+    socket = remote_channels.agreed(request, "attach")
+    if not remote_channels.is_told_on_the_socket(request):
+        if wants_input:
+            raise bad_request(_NO_INPUT)
+        # A log that is followed begins with its first line: what can be refused before is that the pod is there.
+        await stored(call)
+    elif wants_input:
+        await socket.prepare(request)
         await remote_channels.end(socket, bad_request(_NO_INPUT).document())
         return socket
-    return await remote_channels.carry(socket, stream, call.subject, _close_with, _write, lambda: ENDED_WELL)
+    return await remote_channels.carry(request, socket, stream, call.subject, _close_with, _write, lambda: ENDED_WELL)
 
 
 async def _write(socket: web.WebSocketResponse, stream: AsyncLogStream) -> None:

@@ -40,12 +40,19 @@ def core_versions() -> Document:
 def groups() -> Document:
     """All but the core group."""
     found = []
-    for group_version in GROUP_VERSIONS:
-        group, _, number = group_version.rpartition("/")
-        if group:
-            entry = {"groupVersion": group_version, "version": number}
-            found.append({"name": group, "versions": [entry], "preferredVersion": entry})
+    for name, versions in _by_group().items():
+        if name:
+            entries = [{"groupVersion": one, "version": one.rpartition("/")[2]} for one in versions]
+            found.append({"name": name, "versions": entries, "preferredVersion": entries[0]})
     return {"kind": "APIGroupList", "apiVersion": "v1", "groups": found}
+
+
+def _by_group() -> dict[str, list[str]]:
+    """The versions of each group, the preferred one first."""
+    found: dict[str, list[str]] = {}
+    for group_version in GROUP_VERSIONS:
+        found.setdefault(group_version.rpartition("/")[0], []).append(group_version)
+    return found
 
 
 def group(name: str) -> Document | None:
@@ -89,11 +96,16 @@ def resources(group_version: str) -> Document | None:
 def aggregated(core: bool) -> Document:
     """All groups with their resources in one document: the core group, or all others."""
     items = []
-    for group_version, served in GROUP_VERSIONS.items():
-        name, _, number = group_version.rpartition("/")
+    for name, group_versions in _by_group().items():
         if bool(name) is not core:
-            entries = [_aggregated_resource(one) for one in served]
-            versions = [{"version": number, "resources": entries, "freshness": "Current"}]
+            versions = [
+                {
+                    "version": one.rpartition("/")[2],
+                    "resources": [_aggregated_resource(resource) for resource in GROUP_VERSIONS[one]],
+                    "freshness": "Current",
+                }
+                for one in group_versions
+            ]
             items.append({"metadata": {"name": name, "creationTimestamp": None}, "versions": versions})
     return {"kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2", "metadata": {}, "items": items}
 

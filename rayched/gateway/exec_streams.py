@@ -28,6 +28,7 @@ async def serve_exec(request: web.Request, call: GatewayCall) -> web.StreamRespo
     command = request.query.getall("command", [])
     if not command:
         raise bad_request("command: at least one word is required")
+    socket = remote_channels.agreed(request, "exec")
     stream = call.client.exec(
         call.path.name,
         command,
@@ -37,8 +38,7 @@ async def serve_exec(request: web.Request, call: GatewayCall) -> web.StreamRespo
         tty=flag(call.query, "tty"),
         token=node_token_of(request),
     )
-    socket = await remote_channels.opened(request, "exec")
-    return await remote_channels.carry(socket, stream, call.subject, _read, _write, lambda: _ended(stream.exit_code))
+    return await remote_channels.carry(request, socket, stream, call.subject, _read, _write, lambda: _ended(stream.exit_code))
 
 
 async def _write(socket: web.WebSocketResponse, stream: AsyncExecStream) -> None:

@@ -1,6 +1,6 @@
 """The gateway's front: each HTTP request to what it asks for, each outcome to its answer.
 
-    /version  /api  /apis  /openapi/v3      what is served (discovery.py, open_api.py)
+    /version  /api  /apis  /openapi/...     what is served (discovery.py, open_api.py)
     /livez  /healthz  /readyz               whether the gateway lives; whether a replica answers it
     /api/v1/...  /apis/GROUP/VERSION/...    objects (paths.py)
 
@@ -20,8 +20,10 @@ from aiohttp import web
 from rayched.client.errors import ApiError
 from rayched.client.gateway_client import AsyncGatewayClient
 from rayched.gateway import (
+    access_reviews,
     attach_streams,
     discovery,
+    election_leases,
     exec_streams,
     logs,
     objects,
@@ -37,6 +39,8 @@ from rayched.gateway.identity import CallerIdentity, CallerJudge
 from rayched.gateway.limits import BODY_BYTES_MAX, BodyBudget, body_size
 from rayched.gateway.paths import ResourcePath
 from rayched.gateway.queries import accepted_form, accepts_aggregated, is_unicode, list_query
+from rayched.gateway.served import ACCESS_VERSION, IDENTITY_VERSION, LEASES_VERSION, METRICS_VERSION
+from rayched.gateway.shared_bodies import SharedBodies
 from rayched.gateway.statuses import StatusFailure, bad_request, not_allowed
 from rayched.gateway.watches import serve_watch
 
@@ -67,7 +71,18 @@ _BELOW: Final[dict[tuple[str, str], Verb]] = {
     ("scale", "GET"): subresources.get_scale,
     ("scale", "PUT"): subresources.put_scale,
     ("scale", "PATCH"): subresources.patch_scale,
+    ("status", "GET"): objects.get,
+    ("status", "PUT"): subresources.put_status,
+    ("status", "PATCH"): subresources.patch_status,
 }
+_VERBS_BELOW: Final = {"GET": "get", "PATCH": "patch", "POST": "create", "PUT": "update"}
+_UNSTORED: Final[dict[str, Callable[[GatewayCall, str], Awaitable[GatewayAnswer]]]] = {
+    ACCESS_VERSION: access_reviews.serve,
+    IDENTITY_VERSION: access_reviews.serve,
+    LEASES_VERSION: election_leases.serve,
+    METRICS_VERSION: usage_metrics.serve,
+}
+"""What is kept nowhere, by version; asked with the method of the request."""
 _STREAMS: Final[dict[tuple[str, str], StreamVerb]] = {
     ("log", "GET"): logs.serve_log,
     **{("attach", method): attach_streams.serve_attach for method in ("GET", "POST")},
@@ -93,6 +108,7 @@ class GatewayFront:
         self._judge = judge
         self._clock = clock
         self._bodies = bodies
+        self._shared = SharedBodies()
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         try:
@@ -139,14 +155,15 @@ class GatewayFront:
         return await self._about_objects(request, call)
 
     async def _about_objects(self, request: web.Request, call: GatewayCall) -> web.StreamResponse:
-        if usage_metrics.is_asked(call):
-            return _answered(await usage_metrics.serve(call, request.method), call)
+        unstored = _UNSTORED.get(call.path.resource.kind.api_version)
+        if unstored is not None:
+            return _answered(await unstored(call, request.method), call)
         verbs = _OBJECT if call.path.name else _COLLECTION
         if request.method not in verbs:
             raise not_allowed(request.method)
         verb, serve = verbs[request.method]
         if verb == "list" and (query := list_query(request.query)).watch:
-            return await serve_watch(request, call, query, self._clock)
+            return await serve_watch(request, call, query, self._clock, self._shared)
         if verb not in call.path.resource.verbs:
             raise not_allowed(request.method)
         return _answered(await serve(call), call)
@@ -155,8 +172,9 @@ class GatewayFront:
         stream = _STREAMS.get((call.path.subresource, request.method))
         if stream is not None:
             return await stream(request, call)
+        below = call.path.resource.subresource(call.path.subresource)
         serve = _BELOW.get((call.path.subresource, request.method))
-        if serve is None:
+        if serve is None or below is None or _VERBS_BELOW[request.method] not in below.verbs:
             raise not_allowed(request.method)
         return _answered(await serve(call), call)
 
@@ -189,6 +207,10 @@ def _discovered(request: web.Request, parts: list[str]) -> web.Response:
             found = discovery.group(group)
         case ["apis", group, version]:
             found = discovery.resources(f"{group}/{version}")
+        case ["openapi", "v2"] if "protobuf" in request.headers.get("Accept", ""):
+            return web.Response(body=open_api.empty_v2_protobuf(), content_type=open_api.V2_PROTOBUF)
+        case ["openapi", "v2"]:
+            found = open_api.empty_v2()
         case ["openapi", "v3"]:
             found = open_api.index()
         case ["openapi", "v3", *place]:

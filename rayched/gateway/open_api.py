@@ -1,8 +1,9 @@
 """OpenAPI v3 of what is served, a document for each version of a group: places, verbs, parameters, bodies and fields. Pure.
 
 Of patches it says that they take `fieldValidation`. So kubectl leaves validation to the server, which names object and
-field better than a schema does. It does not say that they take strategic merge patches, and OpenAPI v2 is not served: kubectl
-then merges by keys of its own. These schemas have no merge keys, and lists merged by them would differ from what is there.
+field better than a schema does. It does not say that they take strategic merge patches, and OpenAPI v2 has no kind in it:
+kubectl then merges by keys of its own. These schemas have no merge keys, and lists merged by them would differ from what is
+there. kubectl asks for OpenAPI v2 all the same before it takes a manifest of the kind List, and leaves alone what is not in it.
 
 Source: /openapi/v3 of Kubernetes 1.34.
 """
@@ -19,6 +20,9 @@ from rayched.gateway.schemas import schemas
 from rayched.gateway.served import GROUP_VERSIONS, ServedResource, Subresource
 
 Document = dict[str, Any]
+
+V2_PROTOBUF: Final = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
+_TITLE: Final = "rayched"
 
 _TEXT: Final[Document] = {"type": "string"}
 _FLAG: Final[Document] = {"type": "boolean"}
@@ -56,6 +60,17 @@ def index() -> Document:
     return {"paths": {place: {"serverRelativeURL": f"/openapi/v3/{place}?hash={_digest(place)}"} for place in places}}
 
 
+def empty_v2() -> Document:
+    """OpenAPI v2 without any kind."""
+    return {"swagger": "2.0", "info": {"title": _TITLE, "version": "v1"}, "paths": {}}
+
+
+def empty_v2_protobuf() -> bytes:
+    """The same as openapi.v2.Document {1: swagger, 2: Info {1: title, 2: version}}."""
+    info = b"\n\x07rayched\x12\x02v1"
+    return b"\n\x032.0\x12" + bytes([len(info)]) + info
+
+
 @functools.cache
 def document(place: str) -> Document | None:
     """The document at /openapi/v3/PLACE; it is not to be changed."""
@@ -67,7 +82,7 @@ def document(place: str) -> Document | None:
         paths.update(_paths(f"/{place}", one))
     return {
         "openapi": "3.0.0",
-        "info": {"title": "rayched", "version": place.rpartition("/")[2]},
+        "info": {"title": _TITLE, "version": place.rpartition("/")[2]},
         "paths": paths,
         "components": {"schemas": schemas(served)},
     }

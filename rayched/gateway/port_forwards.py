@@ -31,6 +31,7 @@ from rayched.client.errors import ApiError
 from rayched.gateway import remote_channels
 from rayched.gateway.calls import GatewayCall
 from rayched.gateway.identity import node_token_of
+from rayched.gateway.objects import stored
 from rayched.gateway.port_channels import CHANNEL_BYTES_MAX, CHANNELS, ChannelForwarding, ports_of
 from rayched.gateway.port_input import MESSAGE_BYTES_MAX, PortInput, exchange, port_of, why_failed
 from rayched.gateway.spdy_frames import (
@@ -56,7 +57,8 @@ _log = logging.getLogger(__name__)
 
 
 async def serve_port_forward(request: web.Request, call: GatewayCall) -> web.StreamResponse:
-    """Raises StatusFailure where the request is none for a socket. What a node refuses is told of each connection."""
+    """Raises StatusFailure where the request is none for a socket, or a client of channels asks for a pod that is not there.
+    What a node refuses is told of each connection."""
     pod, namespace, token = call.path.name, call.path.namespace, node_token_of(request)
 
     def connection(port: int) -> AsyncPortStream:
@@ -64,9 +66,12 @@ async def serve_port_forward(request: web.Request, call: GatewayCall) -> web.Str
 
     ports = ports_of(request.query.getall("ports", []))
     if ports:
-        socket = await remote_channels.opened(request, "port-forward", (SPDY, CHANNELS), CHANNEL_BYTES_MAX)
+        socket = remote_channels.agreed(request, "port-forward", (SPDY, CHANNELS), CHANNEL_BYTES_MAX)
+        if SPDY not in remote_channels.offered(request):
+            await stored(call)
     else:
-        socket = await remote_channels.opened(request, "port-forward", (SPDY,), MESSAGE_BYTES_MAX)
+        socket = remote_channels.agreed(request, "port-forward", (SPDY,), MESSAGE_BYTES_MAX)
+    await socket.prepare(request)
     if socket.ws_protocol == CHANNELS:
         await ChannelForwarding(socket, connection, pod, ports).run()
     else:

@@ -2,9 +2,9 @@
 
     "k8s\\0" + runtime.Unknown {1: TypeMeta {1: apiVersion, 2: kind}, 2: the object}
 
-kubectl sends some of its requests so since 1.32: options of a deletion, and what `kubectl create KIND` makes of its flags.
-Messages are read by the tables below, which have Kubernetes' own field numbers; rayched's are others. A field that is in no table
-is refused by its number, never left out in silence.
+kubectl sends some of its requests so since 1.32: options of a deletion, what `kubectl create KIND` makes of its flags, and what
+`kubectl auth` asks. Messages are read by the tables below, which have Kubernetes' own field numbers; rayched's are others. What
+is in no table is refused by its number, never left out in silence.
 
 Source: generated.proto of k8s.io/api and k8s.io/apimachinery 1.34; the wire format of protobuf.
 """
@@ -59,6 +59,26 @@ _TABLES: Final[Mapping[str, Mapping[int, tuple[str, Any]]]] = {
         6: ("resourceVersion", _TEXT),
         7: ("fieldPath", _TEXT),
     },
+    "SelfSubjectReview": {1: ("metadata", "ObjectMeta"), 2: ("status", _SKIPPED)},
+    "SelfSubjectAccessReview": {
+        1: ("metadata", "ObjectMeta"),
+        2: ("spec", "SelfSubjectAccessReviewSpec"),
+        3: ("status", _SKIPPED),
+    },
+    "SelfSubjectAccessReviewSpec": {
+        1: ("resourceAttributes", "ResourceAttributes"),
+        2: ("nonResourceAttributes", "NonResourceAttributes"),
+    },
+    "ResourceAttributes": {
+        1: ("namespace", _TEXT),
+        2: ("verb", _TEXT),
+        3: ("group", _TEXT),
+        4: ("version", _TEXT),
+        5: ("resource", _TEXT),
+        6: ("subresource", _TEXT),
+        7: ("name", _TEXT),
+    },
+    "NonResourceAttributes": {1: ("path", _TEXT), 2: ("verb", _TEXT)},
     "Preconditions": {1: ("uid", _TEXT), 2: ("resourceVersion", _TEXT)},
     "ObjectMeta": {
         1: ("name", _TEXT),
@@ -164,7 +184,17 @@ _TABLES: Final[Mapping[str, Mapping[int, tuple[str, Any]]]] = {
     "EnvVar": {1: ("name", _TEXT), 2: ("value", _TEXT)},
     "ResourceRequirements": {1: ("limits", _QUANTITIES), 2: ("requests", _QUANTITIES)},
 }
-READ: Final = ("Binding", "DeleteOptions", "Namespace", "PriorityClass", "PodDisruptionBudget", "Service", "Job")
+READ: Final = (
+    "Binding",
+    "DeleteOptions",
+    "Namespace",
+    "PriorityClass",
+    "PodDisruptionBudget",
+    "Service",
+    "Job",
+    "SelfSubjectAccessReview",
+    "SelfSubjectReview",
+)
 """Kinds that a body may have."""
 
 

@@ -4,7 +4,8 @@
 
 Messages are bytes. What comes as text, as the official Python client sends a text, is its bytes in UTF-8.
 
-What the replica or the node refuses is told on the socket: any other answer means to kubectl that there are no WebSockets.
+What replica or node refuse is the answer to the handshake, as with an API server. kubectl, which offers v5 and nothing
+else, is told on the socket: any other answer means to it that there are no WebSockets, and it asks again over SPDY.
 
 Source: remotecommand of client-go and v5.channel.k8s.io, Kubernetes 1.34.
 """
@@ -12,6 +13,7 @@ Source: remotecommand of client-go and v5.channel.k8s.io, Kubernetes 1.34.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AbstractAsyncContextManager
@@ -31,20 +33,29 @@ S = TypeVar("S", bound=AbstractAsyncContextManager[Any])
 Carrying = Callable[[web.WebSocketResponse, S], Coroutine[Any, Any, None]]
 
 
-async def opened(
+def agreed(
     request: web.Request, verb: str, protocols: Sequence[str] = PROTOCOLS, message_bytes_max: int = _MESSAGE_BYTES_MAX
 ) -> web.WebSocketResponse:
-    """The socket that the request asks for. Raises StatusFailure where it asks for none that is served."""
-    offered = [one.strip() for one in request.headers.get("Sec-WebSocket-Protocol", "").split(",")]
-    if request.headers.get("Upgrade", "").lower() != "websocket" or not any(one in protocols for one in offered):
+    """The socket that the request asks for; it is open once it is prepared. Raises StatusFailure where it asks for none that is
+    served."""
+    if request.headers.get("Upgrade", "").lower() != "websocket" or not any(one in protocols for one in offered(request)):
         spoken = ", ".join(protocols)
         text = f"{verb} is served over WebSockets ({spoken}), which kubectl speaks since 1.31; SPDY alone is not served"
         raise bad_request(text)
     socket = web.WebSocketResponse(protocols=protocols, max_msg_size=message_bytes_max)
     if not socket.can_prepare(request).ok:
         raise bad_request(f"{verb}: the handshake of a WebSocket has no key, or is of a version or a connection that is none")
-    await socket.prepare(request)
     return socket
+
+
+def is_told_on_the_socket(request: web.Request) -> bool:
+    """Where the client learns what is refused."""
+    return offered(request) == [PROTOCOLS[0]]
+
+
+def offered(request: web.Request) -> list[str]:
+    """Protocols that the client speaks."""
+    return [one.strip() for one in request.headers.get("Sec-WebSocket-Protocol", "").split(",")]
 
 
 def bytes_of(message: WSMessage) -> bytes:
@@ -59,6 +70,7 @@ def bytes_of(message: WSMessage) -> bytes:
 
 
 async def carry(
+    request: web.Request,
     socket: web.WebSocketResponse,
     stream: S,
     subject: StatusSubject,
@@ -66,19 +78,45 @@ async def carry(
     write: Carrying[S],
     ended: Callable[[], dict[str, Any]],
 ) -> web.WebSocketResponse:
-    """Between the socket and a stream into a pod, until what `write` waits for is over; then tells how it `ended`."""
-    try:
-        async with stream:
-            reader = asyncio.create_task(read(socket, stream))
-            try:
-                await write(socket, stream)
-            finally:
-                reader.cancel()
-            status = ended()
-    except ApiError as error:
-        status = of_stream_error(error, subject).document()
+    """Between the socket and a stream into a pod, until what `write` waits for is over; then tells how it `ended`. Raises
+    StatusFailure where the stream does not begin, and the client is told before the socket is open."""
+    if is_told_on_the_socket(request):
+        await socket.prepare(request)
+        try:
+            async with stream:
+                status = await _carried(socket, stream, subject, read, write, ended)
+        except ApiError as error:
+            status = of_stream_error(error, subject).document()
+        await end(socket, status)
+        return socket
+    async with contextlib.AsyncExitStack() as owned:
+        try:
+            await owned.enter_async_context(stream)
+        except ApiError as error:
+            raise of_stream_error(error, subject) from None
+        await socket.prepare(request)
+        status = await _carried(socket, stream, subject, read, write, ended)
     await end(socket, status)
     return socket
+
+
+async def _carried(
+    socket: web.WebSocketResponse,
+    stream: S,
+    subject: StatusSubject,
+    read: Carrying[S],
+    write: Carrying[S],
+    ended: Callable[[], dict[str, Any]],
+) -> dict[str, Any]:
+    """How it ended."""
+    reader = asyncio.create_task(read(socket, stream))
+    try:
+        await write(socket, stream)
+        return ended()
+    except ApiError as error:
+        return of_stream_error(error, subject).document()
+    finally:
+        reader.cancel()
 
 
 async def end(socket: web.WebSocketResponse, status: dict[str, Any]) -> None:

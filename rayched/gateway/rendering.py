@@ -21,7 +21,7 @@ from rayched.v1.core_pb2 import Node
 
 Document = dict[str, Any]
 
-_META: Final = "meta.k8s.io/v1"
+META: Final = "meta.k8s.io/v1"
 
 
 def _address(kind: str) -> Callable[[Any, float], str]:
@@ -67,7 +67,7 @@ def stored_document(item: AnyObject) -> Document:
 
 def partial(item: Document) -> Document:
     """The metadata of a document, as an object."""
-    return {"kind": "PartialObjectMetadata", "apiVersion": _META, "metadata": item["metadata"]}
+    return {"kind": "PartialObjectMetadata", "apiVersion": META, "metadata": item["metadata"]}
 
 
 def table(
@@ -84,9 +84,9 @@ def table(
         rows.append(row)
     return {
         "kind": "Table",
-        "apiVersion": _META,
+        "apiVersion": META,
         "metadata": metadata,
-        "columnDefinitions": [_definition(column) for column in shown] if headings else None,
+        "columnDefinitions": [definition(column.heading, column.wide) for column in shown] if headings else None,
         "rows": rows,
     }
 
@@ -107,19 +107,19 @@ def many(kind: Kind, items: Sequence[AnyObject], form: AcceptedForm, now: float,
     documents = [document(item) for item in items]
     if form.metadata_only:
         entries = [partial(item) for item in documents]
-        return {"kind": "PartialObjectMetadataList", "apiVersion": _META, "metadata": metadata, "items": entries}
+        return {"kind": "PartialObjectMetadataList", "apiVersion": META, "metadata": metadata, "items": entries}
     for item in documents:
         # The API leaves out what the list says of all of them.
         del item["kind"], item["apiVersion"]
     return {"kind": f"{kind.name}List", "apiVersion": kind.api_version, "metadata": metadata, "items": documents}
 
 
-def _definition(column: Column) -> Document:
-    is_name = column.heading == columns.NAME.heading
+def definition(heading: str, wide: bool = False) -> Document:
+    """A column of a Table. `heading`: as `rayched get` has it."""
     return {
-        "name": column.heading.title(),
+        "name": heading.title(),
         "type": "string",
-        "format": "name" if is_name else "",
+        "format": "name" if heading == columns.NAME.heading else "",
         "description": "",
-        "priority": int(column.wide),
+        "priority": int(wide),
     }

@@ -59,29 +59,56 @@ EVICTION: Final = Subresource("eviction", "Eviction", "policy", "v1", ("create",
 EXEC: Final = Subresource("exec", "PodExecOptions", "", "v1", ("create", "get"))
 LOG: Final = Subresource("log", "Pod", "", "v1", ("get",))
 PORT_FORWARD: Final = Subresource("portforward", "PodPortForwardOptions", "", "v1", ("create", "get"))
+STATUS: Final = "status"
 SCALE: Final = Subresource("scale", "Scale", "autoscaling", "v1", ("get", "patch", "update"))
+
+
+def _status(kind: Kind, *more_verbs: str) -> Subresource:
+    """Of an object: it is the object. Agents write those of nodes and pods; all others are the leader's."""
+    return Subresource(STATUS, kind.name, kind.group, kind.api_version.rpartition("/")[2], ("get", *more_verbs))
+
+
+_POD_STREAMS: Final = (ATTACH, BINDING, EVICTION, EXEC, LOG, PORT_FORWARD)
+_REPORTED: Final = ("patch", "update")
 
 _MORE: Final[Mapping[str, ServedResource]] = {
     one.kind.name: one
     for one in (
-        ServedResource(kinds.POD, subresources=(ATTACH, BINDING, EVICTION, EXEC, LOG, PORT_FORWARD), categories=_ALL),
+        ServedResource(kinds.POD, subresources=(*_POD_STREAMS, _status(kinds.POD, *_REPORTED)), categories=_ALL),
+        ServedResource(kinds.NODE, subresources=(_status(kinds.NODE, *_REPORTED),)),
+        ServedResource(kinds.NAMESPACE, subresources=(_status(kinds.NAMESPACE),)),
+        ServedResource(kinds.POD_DISRUPTION_BUDGET, subresources=(_status(kinds.POD_DISRUPTION_BUDGET),)),
+        ServedResource(kinds.POD_GROUP, subresources=(_status(kinds.POD_GROUP),)),
         ServedResource(kinds.SERVICE, categories=_ALL),
-        ServedResource(kinds.REPLICA_SET, subresources=(SCALE,), categories=_ALL),
+        ServedResource(kinds.REPLICA_SET, subresources=(SCALE, _status(kinds.REPLICA_SET)), categories=_ALL),
         ServedResource(kinds.STATEFUL_SET, subresources=(SCALE,), categories=_ALL),
         ServedResource(kinds.REPLICATION_CONTROLLER, subresources=(SCALE,), categories=_ALL),
-        ServedResource(kinds.JOB, categories=_ALL),
+        ServedResource(kinds.JOB, subresources=(_status(kinds.JOB),), categories=_ALL),
         ServedResource(kinds.EVENT, verbs=READ_VERBS),
     )
 }
 
 METRICS_VERSION: Final = "metrics.k8s.io/v1beta1"
-_METRICS: Final = (
-    ServedResource(Kind("NodeMetrics", "nodes", (), METRICS_VERSION, False, Node, "node"), ("get", "list"), has_schema=False),
-    ServedResource(Kind("PodMetrics", "pods", (), METRICS_VERSION, True, Pod, "pod"), ("get", "list"), has_schema=False),
-)
-"""What is used, which is stored nowhere: the messages are those of whose usage it is."""
+LEASES_VERSION: Final = "coordination.k8s.io/v1"
+ACCESS_VERSION: Final = "authorization.k8s.io/v1"
+IDENTITY_VERSION: Final = "authentication.k8s.io/v1"
 
-RESOURCES: Final = (*(_MORE.get(kind.name, ServedResource(kind)) for kind in kinds.KINDS), *_METRICS)
+
+def _unstored(name: str, plural: str, version: str, message: type[Node | Pod], *verbs: str) -> ServedResource:
+    """What is kept nowhere, and has no message of its own: of a node, or of a pod, and then in its namespace."""
+    kind = Kind(name, plural, (), version, message is Pod, message, message.DESCRIPTOR.name.lower())
+    return ServedResource(kind, verbs, has_schema=False)
+
+
+_UNSTORED: Final = (
+    _unstored("NodeMetrics", "nodes", METRICS_VERSION, Node, "get", "list"),
+    _unstored("PodMetrics", "pods", METRICS_VERSION, Pod, "get", "list"),
+    _unstored("Lease", "leases", LEASES_VERSION, Pod, "get", "list"),
+    _unstored("SelfSubjectAccessReview", "selfsubjectaccessreviews", ACCESS_VERSION, Node, "create"),
+    _unstored("SelfSubjectReview", "selfsubjectreviews", IDENTITY_VERSION, Node, "create"),
+)
+
+RESOURCES: Final = (*(_MORE.get(kind.name, ServedResource(kind)) for kind in kinds.KINDS), *_UNSTORED)
 
 GROUP_VERSIONS: Final[Mapping[str, tuple[ServedResource, ...]]] = {
     version: tuple(one for one in RESOURCES if one.kind.api_version == version)

@@ -1,14 +1,19 @@
-"""What lies below objects: evictions of pods, and the number of pods of what has several."""
+"""What lies below objects: evictions of pods, how many pods there are to be, and what agents say of pods and nodes."""
 
 from __future__ import annotations
 
+from typing import Any
+
+from rayched.api.errors import quoted
 from rayched.api.kinds import AnyObject, unwrap
 from rayched.client.errors import ApiError
 from rayched.gateway import bodies, rendering
 from rayched.gateway.calls import Document, GatewayAnswer, GatewayCall, read_manifest
 from rayched.gateway.objects import delete_options, patcher, stored
 from rayched.gateway.queries import dry_run
-from rayched.gateway.statuses import bad_request, of_api_error, success
+from rayched.gateway.statuses import StatusFailure, bad_request, of_api_error, success
+from rayched.v1.core_pb2 import Node
+from rayched.v1.services_pb2 import PodStatusUpdate
 
 _SCALE_VERSION = "autoscaling/v1"
 
@@ -74,6 +79,51 @@ async def _scaled(call: GatewayCall, item: AnyObject, scale: Document) -> Gatewa
     except ApiError as error:
         raise of_api_error(error, call.subject) from None
     return GatewayAnswer(200, _scale(unwrap(answer.object)))
+
+
+async def put_status(call: GatewayCall) -> GatewayAnswer:
+    item = read_manifest(call, bodies.read_document(call.body, call.content_type))
+    return await _reported(call, await stored(call), item)
+
+
+async def patch_status(call: GatewayCall) -> GatewayAnswer:
+    change = patcher(call)
+    found = await stored(call)
+    after = change(rendering.stored_document(found))
+    if not isinstance(after.get("metadata"), dict):
+        raise bad_request("the patch leaves no metadata")
+    return await _reported(call, found, read_manifest(call, after))
+
+
+async def _reported(call: GatewayCall, found: AnyObject, item: Any) -> GatewayAnswer:
+    """Takes the status, and nothing else of the object, as an agent's report: the replica judges whether it may follow what is
+    there. A dry run shows what was asked for."""
+    for name, stated, present in (
+        ("uid", item.metadata.uid, found.metadata.uid),
+        ("resourceVersion", item.metadata.resource_version, found.metadata.resource_version),
+    ):
+        if stated and stated != present:
+            message = f"metadata.{name}: found {quoted(stated)}, the object has {present}; read it again"
+            raise StatusFailure(409, "Conflict", message, subject=call.subject)
+    if dry_run(call.query.get("dryRun")):
+        shown: Any = found
+        shown.status.CopyFrom(item.status)
+        return _shown(call, found)
+    try:
+        if isinstance(item, Node):
+            return _shown(call, (await call.client.update_node_status(call.path.name, item.status)).node)
+        pod, uid = call.path, found.metadata.uid
+        report = PodStatusUpdate(namespace=pod.namespace, name=pod.name, uid=uid, status=item.status)
+        (error,) = await call.client.update_pod_statuses([report])
+        if error is not None:
+            raise error
+    except ApiError as failed:
+        raise of_api_error(failed, call.subject) from None
+    return _shown(call, await stored(call))
+
+
+def _shown(call: GatewayCall, item: AnyObject) -> GatewayAnswer:
+    return GatewayAnswer(200, rendering.one(call.path.resource.kind, item, call.form, call.now, call.include))
 
 
 def _scale(item: AnyObject) -> Document:

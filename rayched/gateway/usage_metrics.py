@@ -21,11 +21,6 @@ from rayched.gateway.statuses import not_allowed, not_found, of_api_error
 from rayched.v1.streams_pb2 import NodeUsage
 
 
-def is_asked(call: GatewayCall) -> bool:
-    """The request is about what is used."""
-    return call.path.resource.kind.api_version == METRICS_VERSION
-
-
 async def serve(call: GatewayCall, method: str) -> GatewayAnswer:
     """Raises StatusFailure."""
     query = list_query(call.query)

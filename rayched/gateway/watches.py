@@ -15,9 +15,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
-from typing import Any, Final
+from typing import Final
 
 from aiohttp import web
 
@@ -27,6 +26,7 @@ from rayched.client.watching import Event, EventType
 from rayched.gateway import rendering
 from rayched.gateway.calls import Document, GatewayCall
 from rayched.gateway.queries import ListQuery, revision
+from rayched.gateway.shared_bodies import SharedBodies, json_bytes
 from rayched.gateway.statuses import StatusSubject, of_api_error
 
 BOOKMARK_SECONDS: Final = 60.0
@@ -34,14 +34,14 @@ _INITIAL_EVENTS_END: Final = "k8s.io/initial-events-end"
 
 
 async def serve_watch(
-    request: web.Request, call: GatewayCall, query: ListQuery, clock: Callable[[], float]
+    request: web.Request, call: GatewayCall, query: ListQuery, clock: Callable[[], float], shared: SharedBodies
 ) -> web.StreamResponse:
-    """`clock` gives Unix seconds, for ages in tables. Raises StatusFailure before the first byte."""
+    """`clock` gives Unix seconds, for ages in tables. `shared`: by all watches. Raises StatusFailure before the first byte."""
     start = revision(query.resource_version)
     response = web.StreamResponse(headers={"Content-Type": "application/json", "Cache-Control": "no-cache, private"})
     response.enable_chunked_encoding()
     await response.prepare(request)
-    lines = _WatchLines(call, clock)
+    lines = _WatchLines(call, clock, shared)
     try:
         async with contextlib.aclosing(_events(call, query, start)) as events:
             async for event in events:
@@ -104,15 +104,19 @@ async def _without_known(events: AsyncIterator[Event], start: int) -> AsyncItera
 class _WatchLines:
     """Events as lines. Of tables the first one has the headings."""
 
-    def __init__(self, call: GatewayCall, clock: Callable[[], float]) -> None:
+    def __init__(self, call: GatewayCall, clock: Callable[[], float], shared: SharedBodies) -> None:
         self._call = call
         self._clock = clock
+        self._shared = shared
         self._headings = True
 
     def of(self, event: Event, *, initial_end: bool) -> bytes:
         kind, form = self._call.path.resource.kind, self._call.form
         if event.object is None:
             return _line(event.type.name, self._bookmark(event.revision, initial_end))
+        if not form.table:
+            return _framed(event.type.name, self._shared.of(kind, event.object, form.metadata_only))
+        # Its rows have ages.
         shown = rendering.one(kind, event.object, form, self._clock(), self._call.include, headings=self._headings)
         self._headings = False
         return _line(event.type.name, shown)
@@ -128,5 +132,9 @@ class _WatchLines:
         return rendering.partial(whole) if form.metadata_only else whole
 
 
-def _line(event_type: str, shown: Any) -> bytes:
-    return json.dumps({"type": event_type, "object": shown}, separators=(",", ":"), ensure_ascii=False).encode() + b"\n"
+def _line(event_type: str, shown: Document) -> bytes:
+    return _framed(event_type, json_bytes(shown))
+
+
+def _framed(event_type: str, body: bytes) -> bytes:
+    return b'{"type":"%s","object":%s}\n' % (event_type.encode(), body)

@@ -30,7 +30,10 @@ FIELDS = st.sampled_from(
     ["metadata", "spec", "status", "kind", "apiVersion", "name", "labels", "containers", "replicas", "op", "path", "value"]
 )
 FIELDS_MORE = st.sampled_from(
-    ["target", "preconditions", "dryRun", "gracePeriodSeconds", "deleteOptions", "propagationPolicy", "$patch", "items"]
+    [
+        *("target", "preconditions", "dryRun", "gracePeriodSeconds", "deleteOptions", "propagationPolicy", "$patch", "items"),
+        *("resourceAttributes", "verb", "resource", "subresource"),
+    ]
 )
 DOCUMENTS = st.recursive(
     VALUES,
@@ -54,6 +57,12 @@ PLACES = st.sampled_from(
         "/api/v1/namespaces/default/events",
         "/apis/apps/v1/namespaces/default/replicasets/nobody/scale",
         "/apis/policy/v1/namespaces/default/poddisruptionbudgets",
+        "/api/v1/namespaces/default/pods/nobody/status",
+        "/api/v1/nodes/nobody/status",
+        "/apis/authentication.k8s.io/v1/selfsubjectreviews",
+        "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews",
+        "/apis/coordination.k8s.io/v1/leases",
+        "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/rayched",
         "/openapi/v3/api/v1",
         "/apis",
     ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import queue
 import subprocess
 import sys
 import warnings
@@ -13,6 +14,7 @@ from typing import Any
 import pytest
 from kubernetes import client as kubernetes_client
 from kubernetes import config, watch
+from kubernetes.informer import SharedInformer
 
 from tests.cli.cluster import PATIENCE_SECONDS, Commands, a_pod_text, run_here, wait_until
 from tests.gateway.label_writer import LABEL, pod_name
@@ -174,6 +176,27 @@ def test_a_scheduler_of_another_binds_beside_ours_and_nothing_is_over_capacity(
     told = [line.partition(":")[0].split(" on ") for line in said.splitlines() if line.endswith(": bound")]
     assert len(told) == len({name for name, _ in told}), "a pod was bound twice"
     assert all(placed.get(name) == node for name, node in told), said
+
+
+@pytest.mark.row("KC33")
+def test_an_informer_has_what_is_there_and_is_told_of_what_happens(core: Any, namespace: str) -> None:
+    core.create_namespaced_pod(namespace, a_pod("first", scheduler="nobody"))
+    told: queue.SimpleQueue[tuple[str, str]] = queue.SimpleQueue()
+    informer = SharedInformer(core.list_namespaced_pod, namespace=namespace)
+    for kind in ("ADDED", "MODIFIED", "DELETED"):
+        informer.add_event_handler(kind, lambda pod, kind=kind: told.put((kind, pod.metadata.name)))
+    informer.start()
+    try:
+        assert told.get(timeout=PATIENCE_SECONDS) == ("ADDED", "first")
+        core.create_namespaced_pod(namespace, a_pod("second", scheduler="nobody"))
+        assert told.get(timeout=PATIENCE_SECONDS) == ("ADDED", "second")
+        core.patch_namespaced_pod("first", namespace, {"metadata": {"labels": {"a": "b"}}})
+        assert told.get(timeout=PATIENCE_SECONDS) == ("MODIFIED", "first")
+        core.delete_namespaced_pod("second", namespace, grace_period_seconds=0)
+        assert told.get(timeout=PATIENCE_SECONDS) == ("DELETED", "second")
+        assert [pod.metadata.labels for pod in informer.cache.list()] == [{"a": "b"}]
+    finally:
+        informer.stop()
 
 
 @pytest.mark.long

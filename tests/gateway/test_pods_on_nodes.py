@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import json
 import os
 import socket
 import sys
@@ -311,9 +310,16 @@ def test_the_official_client_runs_programs_and_attaches(
     reads.close_channel(0)
     reads.run_forever(timeout=SECONDS_MAX)
     assert (reads.read_stdout(), reads.read_stderr(), reads.returncode) == ("texts, and bytes", "wrong\n", 3)
-    nowhere = run("nobody", "true", _preload_content=False)
-    nowhere.run_forever(timeout=SECONDS_MAX)
-    assert "not found" in json.loads(nowhere.read_channel(3))["message"]
+    for refused, words in (
+        (lambda: run("nobody", "true"), "404 Not Found"),
+        (lambda: run(name, "no-such-program"), "400 Bad Request"),
+        (lambda: run(name, "true", stdin=True, tty=True, container="another"), "container another is not valid"),
+        (lambda: stream(official.connect_get_namespaced_pod_attach, "nobody", "default"), "404 Not Found"),
+        (lambda: stream(official.connect_get_namespaced_pod_attach, name, "default", stdin=True), "no standard input"),
+    ):
+        with pytest.raises(kubernetes_client.ApiException) as raised:
+            refused()
+        assert words in str(raised.value), raised.value
     ticks = a_running_pod(client, *sh(f"until [ -e {stop} ]; do echo tick; sleep 0.2; done"))
     attached = stream(
         official.connect_get_namespaced_pod_attach, ticks, "default", stdout=True, stderr=True, _preload_content=False
@@ -350,6 +356,9 @@ def test_the_official_client_reaches_ports_of_a_pod_and_is_told_why_it_does_not(
     assert received(both.socket(port), len(data)) == data and both.error(port) is None
     both.close()
     until(lambda: not both.connected, "it is over", SECONDS_MAX)
+    with pytest.raises(kubernetes_client.ApiException) as raised:
+        forwarded("nobody", port)
+    assert "404 Not Found" in str(raised.value)
     greeter, there = a_listening_pod(client, GREETER)
     short = forwarded(greeter, there)
     # The pod has said all, so the socket is closed.
