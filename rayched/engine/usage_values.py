@@ -344,9 +344,10 @@ class UsageValues:
 
     def _can_ask_for_all(self) -> bool:
         """Put the sums' states together, unless that was done for nearly all of them. False: that cannot be done."""
-        sums = list(self._places)
-        if len(sums) - self._n_stacked <= len(sums) // UNSTACKED_SHARE:
+        n_sums = len(self._places)
+        if n_sums - self._n_stacked <= n_sums // UNSTACKED_SHARE:
             return True
+        sums = list(self._places)
         by_plugin: dict[str, Any] = {}
         for place, question in enumerate(sums[0].questions):
             plugin = cast(StackingPlugin, question.asked.plugin)
@@ -358,7 +359,7 @@ class UsageValues:
                 if by_plugin[plugin.name] is None:
                     return False
         self._stacked = [by_plugin[question.asked.plugin.name] for question in sums[0].questions]
-        self._n_stacked = len(sums)
+        self._n_stacked = n_sums
         return True
 
     def _ask_for_all(self, number: int, row: int) -> None:

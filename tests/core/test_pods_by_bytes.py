@@ -114,7 +114,7 @@ def full(change: Callable[[Pod], object] = lambda _: None) -> Pod:
         lambda pod: pod.metadata.ClearField("labels"),
         lambda pod: pod.metadata.ClearField("owner_references"),
         lambda pod: pod.metadata.ClearField("annotations"),
-        lambda pod: pod.metadata.labels.update({"x" * 300: "y" * 200}),
+        lambda pod: pod.metadata.labels.update({"x" * 60: "y" * 63}),
         lambda pod: pod.ClearField("status"),
         lambda pod: setattr(pod.status, "nominated_node_name", "n"),
         lambda pod: pod.status.conditions.add(type="Initialized", status="True"),
@@ -132,6 +132,7 @@ def test_what_clients_send_is_read_by_its_parts(change: Callable[[Pod], object])
 @pytest.mark.parametrize(
     "change",
     [
+        lambda pod: pod.metadata.labels.update({"x" * 61: "y" * 63}),
         lambda pod: setattr(pod.spec, "node_name", "n"),
         lambda pod: setattr(pod.status, "phase", "Failed"),
         lambda pod: pod.status.container_statuses.add(name="main"),
