@@ -58,9 +58,9 @@ def many(stage: Stage, agents: int = AGENTS) -> Part:
     part = Part()
     with stage.nodes("many", agents, _LARGE, ready_seconds=_READY_SECONDS_MAX) as nodes:
         pods = [a_pod(f"{node}-{number}", node, "sleep", "100000") for node in nodes.names for number in range(PODS_EACH)]
-        for first in range(0, len(pods), _STARTED_TOGETHER):
-            stage.client.submit(pods[first : first + _STARTED_TOGETHER])
-            there = min(first + _STARTED_TOGETHER, len(pods))
+        for begun in range(0, len(pods), _STARTED_TOGETHER):
+            stage.client.submit(pods[begun : begun + _STARTED_TOGETHER])
+            there = min(begun + _STARTED_TOGETHER, len(pods))
             stage.until(partial(_are_ready, stage, there), f"{there} pods are Ready", _READY_SECONDS_MAX, _LIST_SECONDS)
             printing.note(f"{there} of {len(pods)} pods are Ready")
         shims = shims_below(stage.directory / "many")
@@ -80,8 +80,8 @@ def many(stage: Stage, agents: int = AGENTS) -> Part:
         if len(shims) != len(pods):
             part.wrong.append(f"many: {len(shims)} shims live, {len(pods)} pods are Ready")
         names = [pod.metadata.name for pod in pods]
-        for first in range(0, len(names), _STARTED_TOGETHER):
-            stage.remove(names[first : first + _STARTED_TOGETHER])
+        for begun in range(0, len(names), _STARTED_TOGETHER):
+            stage.remove(names[begun : begun + _STARTED_TOGETHER])
     return part
 
 
