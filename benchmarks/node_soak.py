@@ -14,19 +14,15 @@ Exit code 1 where a demand is missed.
 from __future__ import annotations
 
 import argparse
-import contextlib
-import json
-import os
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from pathlib import Path
 from statistics import median
 from typing import Final
 
-from benchmarks.nodes import Part, Stage, a_pod, run_parts
+from benchmarks.nodes import Part, Stage, a_pod, run_parts, shims_below
 from benchmarks.processes import all_cpu_seconds
 from benchmarks.soak_samples import ProcessSample, process_sample, tree_samples
 from rayched.api.kinds import POD
@@ -170,18 +166,6 @@ def _followed(stage: Stage, name: str) -> tuple[int, int]:
                 last = int(line)
             wrong += chunk.lost
     return last, wrong + bool(rest)
-
-
-def shims_below(root: Path) -> list[int]:
-    """Process ids of the shims that live, of all pods below. Directories may go meanwhile."""
-    found = []
-    for directory, _, names in os.walk(root):
-        if Path(directory).name == "shim" and "state.json" in names:
-            with contextlib.suppress(FileNotFoundError):
-                pid = int(json.loads(Path(directory, "state.json").read_text())["pid"])
-                if Path("/proc", str(pid)).exists():
-                    found.append(pid)
-    return found
 
 
 def _are_ready(stage: Stage, count: int) -> bool:

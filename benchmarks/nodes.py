@@ -16,12 +16,15 @@ Exit code 1 where a demand is missed.
 from __future__ import annotations
 
 import argparse
+import contextlib
+import json
+import os
 import random
 import re
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import cycle, islice
@@ -35,7 +38,9 @@ from rayched.cli.real_nodes import READY_SECONDS_MAX, RealNodes
 from rayched.cli.rehearsal import Rehearsal, RehearsalFailed, scratch_directory
 from rayched.client.client import Client
 from rayched.client.errors import ApiError
+from rayched.nodes.agent.shim.proc_table import command_of
 from rayched.replica.cluster.local_cluster import ReplicaFailed
+from rayched.replica.ray.processes import end_tree
 from rayched.v1.core_pb2 import Node, Pod
 from rayched.v1.workloads_pb2 import Job
 
@@ -298,12 +303,35 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return run_parts("nodes", "nodes that run pods", {name: PARTS[name] for name in options.only or PARTS}, options.seed)
 
 
+def shims_below(root: Path) -> list[int]:
+    """Process ids of the shims that live, of all pods below. Directories may go meanwhile."""
+    found = []
+    for directory, _, names in os.walk(root):
+        if Path(directory).name == "shim" and "state.json" in names:
+            with contextlib.suppress(FileNotFoundError):
+                pid = int(json.loads(Path(directory, "state.json").read_text())["pid"])
+                # Another process may have that number by now.
+                if str(root) in " ".join(command_of(pid)):
+                    found.append(pid)
+    return found
+
+
+@contextlib.contextmanager
+def shims_ended(root: Path) -> Iterator[None]:
+    """Shims outlive their agents, and with them what they run: none of those below lives on."""
+    try:
+        yield
+    finally:
+        for pid in shims_below(root):
+            end_tree(pid)
+
+
 def run_parts(name: str, title: str, parts: Mapping[str, Callable[[Stage], Part]], seed: int) -> int:
     """In turn, in one cluster; prints their figures and what is wrong. Exit code."""
     done: list[Part] = []
     began = time.monotonic()
     try:
-        with scratch_directory(name) as directory, Rehearsal(directory, []) as rehearsal:
+        with scratch_directory(name) as directory, shims_ended(directory), Rehearsal(directory, []) as rehearsal:
             stage = Stage(rehearsal, directory, seed)
             for words, part in parts.items():
                 printing.note(words)
