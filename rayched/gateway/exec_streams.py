@@ -28,6 +28,7 @@ async def serve_exec(request: web.Request, call: GatewayCall) -> web.StreamRespo
     command = request.query.getall("command", [])
     if not command:
         raise bad_request("command: at least one word is required")
+    token = node_token_of(request)
     socket = remote_channels.agreed(request, "exec")
     stream = call.client.exec(
         call.path.name,
@@ -36,7 +37,7 @@ async def serve_exec(request: web.Request, call: GatewayCall) -> web.StreamRespo
         container=call.query.get("container", ""),
         stdin=flag(call.query, "stdin"),
         tty=flag(call.query, "tty"),
-        token=node_token_of(request),
+        token=token,
     )
     return await remote_channels.carry(request, socket, stream, call.subject, _read, _write, lambda: _ended(stream.exit_code))
 
