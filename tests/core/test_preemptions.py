@@ -103,13 +103,19 @@ def test_a_lower_nomination_on_the_node_is_cleared_in_the_same_write() -> None:
     assert pod_of(replica, "middle").status.nominated_node_name == ""
 
 
-def test_a_victim_that_changed_meanwhile_refuses_all_of_it_and_the_pod_is_tried_again() -> None:
+def with_a_victim_that_changed() -> Replica:
+    """The preemption was sent, and has not arrived."""
     replica = a_leader({"n1": full_of("a", "b", cpu="2")})
     put(replica.store, a_pod("vip", cpu="4", priority=10))
     until_sent(replica)
     changed = pod_of(replica, "a")
     changed.metadata.labels["changed"] = "yes"
     put(replica.store, changed)
+    return replica
+
+
+def test_a_victim_that_changed_meanwhile_refuses_all_of_it_and_the_pod_is_tried_again() -> None:
+    replica = with_a_victim_that_changed()
     assert replica.arrive() and replica.answer()
     assert ending(replica) == [] and pod_of(replica, "vip").status.nominated_node_name == ""
     replica.settle()
@@ -280,12 +286,7 @@ def test_a_hard_budget_that_was_spent_by_others_meanwhile_refuses_the_preemption
 
 
 def test_a_queue_that_began_meanwhile_has_the_pod_once_the_cache_shows_what_refused_its_preemption() -> None:
-    replica = a_leader({"n1": full_of("a", "b", cpu="2")})
-    put(replica.store, a_pod("vip", cpu="4", priority=10))
-    until_sent(replica)
-    changed = pod_of(replica, "a")
-    changed.metadata.labels["changed"] = "yes"
-    put(replica.store, changed)
+    replica = with_a_victim_that_changed()
     assert replica.arrive()
     # Neither the answer nor the change has come yet.
     replica.lose_queue()

@@ -95,10 +95,10 @@ class PodShim:
     @property
     def pid(self) -> int | None:
         """None: it is not there, or has not said it yet."""
-        if self._process is not None or not self.is_there:
-            return None if self._process is None else self._process.pid
+        if self._process is not None:
+            return self._process.pid
         # One of an older protocol does not say it.
-        state = self._directory.shim_state()
+        state = self._directory.shim_state() if self.is_there else None
         return None if state is None else int(state["pid"])
 
     # ------------------------------------------------------------------------------------------------------------ requests

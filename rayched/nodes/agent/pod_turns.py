@@ -2,7 +2,7 @@
 
 A turn is for the pods of which something has happened, and whose time has come. Once a second it is for all: what changes a pod's
 status by a way that says nothing of it is told then. So a loop that is woken often costs by what happens, not by how many pods
-as there are.
+there are.
 """
 
 from __future__ import annotations

@@ -84,7 +84,6 @@ class PressureMonitor:
         self._ports = ports
         self._manager = EvictionManager(settings)
         self._earlier: Observations = {}
-        self._earlier_disk: Observations = {}
         self._files_due = float("-inf")
         """The files of pods are counted then: that takes longer than all else of a look together."""
         self._stopped = threading.Event()
@@ -219,14 +218,14 @@ class PressureMonitor:
         disk = {signal: one for signal, one in figures.seen.items() if CONDITION_OF[signal] == DISK_PRESSURE}
         others = {signal: one for signal, one in figures.seen.items() if signal not in disk}
         if files:
-            self._files_due = now + self._seconds_between(self._earlier_disk, disk)
-            self._earlier_disk = disk
-        wait = min(self._seconds_between(self._earlier, others), max(self._files_due - now, 0.0))
-        self._earlier = others
+            self._files_due = now + self._seconds_until_next(disk)
+        wait = min(self._seconds_until_next(others), max(self._files_due - now, 0.0))
+        self._earlier = figures.seen
         return min(wait, _LIMITS_SECONDS) if has_limits else wait
 
-    def _seconds_between(self, earlier: Observations, seen: Observations) -> float:
-        return min(self._manager.next_pass(earlier, seen), self._safe_seconds(seen))
+    def _seconds_until_next(self, seen: Observations) -> float:
+        """Look at what is observed here. What was not looked at since is in `_earlier` as it was seen last."""
+        return min(self._manager.next_pass(self._earlier, seen), self._safe_seconds(seen))
 
     def _safe_seconds(self, seen: Observations) -> float:
         """For so long no threshold can be crossed, however fast somebody begins to grow; the usual look at most."""
