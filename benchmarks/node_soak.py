@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import argparse
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
@@ -46,7 +45,15 @@ _LIST_SECONDS: Final = 5.0
 """Between two lists of all pods, which are work for the replicas."""
 _CPU_SECONDS: Final = 60.0
 _QUIT_SECONDS_MAX: Final = 10.0
-_WRITES: Final = f"for number in range(1, {LINES} + 1): print(number)"
+_KILLS: Final = 2
+_WRITES: Final = f"""
+import time
+for number in range(1, {LINES} + 1):
+    print(number)
+    if number % 1_000 == 0:
+        time.sleep(0.01)
+"""
+"""It still writes when its agent is killed: at each third of the lines."""
 _MIB: Final = 1 << 20
 
 
@@ -130,33 +137,27 @@ def logs(stage: Stage) -> Part:
         (node,) = nodes.names
         stage.client.submit(a_pod("writer", node, "python3", "-u", "-c", _WRITES))
         stage.until(lambda: stage.pod("writer").status.phase != "Pending", "the writer has begun")
-        over = threading.Event()
-        killed = [0]
+        killed = 0
 
-        def kill() -> None:
-            while killed[0] < 2 and not over.wait(2.0):
+        def reached(number: int) -> None:
+            nonlocal killed
+            if killed < _KILLS and number >= (killed + 1) * LINES // (_KILLS + 1):
+                killed += 1
                 nodes.kill(node)
-                killed[0] += 1
                 nodes.start(node)
 
-        killer = threading.Thread(target=kill, name="killer")
-        killer.start()
-        try:
-            last, wrong = _followed(stage, "writer")
-        finally:
-            over.set()
-            killer.join()
+        last, wrong = _followed(stage, "writer", reached)
         stage.in_phase("writer", "Succeeded", "Failed")
         stage.remove(["writer"])
-    told = f"{last:,} of {LINES:,}, the agent killed {killed[0]} times; {wrong} do not follow the one before"
+    told = f"{last:,} of {LINES:,}, the agent killed {killed} times; {wrong} do not follow the one before"
     part.figures.append(("lines followed", told))
-    if last != LINES or wrong or killed[0] != 2:
-        part.wrong.append(f"logs: the last line is {last}, {wrong} lines do not follow the one before, {killed[0]} kills")
+    if last != LINES or wrong or killed != _KILLS:
+        part.wrong.append(f"logs: the last line is {last}, {wrong} lines do not follow the one before, {killed} kills")
     return part
 
 
-def _followed(stage: Stage, name: str) -> tuple[int, int]:
-    """The last number that came, and how many did not follow the one before."""
+def _followed(stage: Stage, name: str, reached: Callable[[int], None]) -> tuple[int, int]:
+    """The last number that came, and how many did not follow the one before. `reached` is told how far it has come."""
     last, wrong, rest = 0, 0, b""
     with stage.client.logs(name, follow=True) as chunks:
         for chunk in chunks:
@@ -165,6 +166,7 @@ def _followed(stage: Stage, name: str) -> tuple[int, int]:
                 wrong += int(line) != last + 1
                 last = int(line)
             wrong += chunk.lost
+            reached(last)
     return last, wrong + bool(rest)
 
 
