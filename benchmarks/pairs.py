@@ -2,7 +2,7 @@
 
 `python -m benchmarks.pairs OTHER [--workloads NAMES] [--nodes-max N] [--templates 1,1000] [--rounds N]`. OTHER is the folder of
 another checkout, set up (`make setup`): the one before the change. Each round runs the workload in both at once, as
-`benchmarks.one_thread` does, on one processor and in turns of 100 ms, so that a host that is slower for a second is slower for
+`benchmarks.one_thread` does, on one processor and in turns of 10 ms, so that a host that is slower for a second is slower for
 both; which of them begins changes by round. That bears light work beside it; dozens of busy processes empty the caches in each
 turn, and rows then move by a fifth. What is compared is the CPU time of the scheduler's own stages for a pod. A ratio
 is that of one round, before by after: above 1 the change is faster; a row has the median of its rounds.

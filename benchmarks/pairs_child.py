@@ -18,7 +18,8 @@ from benchmarks import workloads  # noqa: E402 - of the working directory, not o
 from benchmarks.one_thread import SECONDS_MAX, OneThread  # noqa: E402
 from rayched.actors.garbage import collect_rarely  # noqa: E402
 
-TURN_SECONDS = 0.1
+TURN_SECONDS = 0.01
+"""A short run has a few of them, too."""
 
 
 def main(name: str, nodes: int, before: int, measured: int, templates: int, cpu: int) -> None:
