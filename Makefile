@@ -36,7 +36,7 @@ test-long: $(STAMP) ## what takes a minute and more each: short forms of soak, f
 	@$(BIN)/python -m pytest -q -n auto -m "long"
 	@RAYCHED_ALL_EXAMPLES=1 $(BIN)/python -m pytest -q -n auto -m "sampled and not long"
 
-test-chaos: $(STAMP) ## each of twelve bugs planted into real replicas, which then show it; and nothing without it
+test-chaos: $(STAMP) ## each of twenty bugs planted into real replicas, which then show it; and nothing without it
 	@$(BIN)/python -m pytest -q -m planted
 
 test-fast: $(STAMP) ## the quick tests that start no processes, under a minute

@@ -138,7 +138,8 @@ GROUPS: Final[Mapping[str, str]] = MappingProxyType(
         "a release ends half a group": "rayched.core.groups.incomplete_groups:IncompleteGroups.RULE_RELEASES_END_ALL",
     }
 )
-"""Bugs of pod groups, in the same form: the auditor is to notice them (core/test_planted_bugs_of_groups.py)."""
+"""Bugs of pod groups, in the same form: the auditor is to notice them (core/test_planted_bugs_of_groups.py), in real replicas as
+well (chaos/planted_groups.py)."""
 
 FOREIGN: Final[Mapping[str, str]] = MappingProxyType(
     {

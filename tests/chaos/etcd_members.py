@@ -29,6 +29,10 @@ from tests.chaos.proxy import Link, Network
 
 _READY_SECONDS_MAX = 30.0
 _CALL_SECONDS = 1.0
+OPERATIONS = 1_100
+"""As rayched's own etcd has it."""
+OPERATIONS_BY_DEFAULT = 128
+"""Of an etcd that nobody has told otherwise."""
 
 
 class EtcdDown(Exception):
@@ -57,10 +61,19 @@ class Member:
 class EtcdMembers(ClusterSession):
     """The members of one cluster. A context manager."""
 
-    def __init__(self, directory: Path, count: int, binary: EtcdBinary, network: Network, quota_bytes: int = 0) -> None:
-        """`quota_bytes` 0: etcd's own default."""
+    def __init__(
+        self,
+        directory: Path,
+        count: int,
+        binary: EtcdBinary,
+        network: Network,
+        quota_bytes: int = 0,
+        operations: int = OPERATIONS,
+    ) -> None:
+        """`quota_bytes` 0: etcd's own default. `operations`: what a transaction may have."""
         self._directory = directory
         self.binary = binary
+        self._operations = str(operations)
         self._quota = ("--quota-backend-bytes", str(quota_bytes)) if quota_bytes else ()
         ports = free_ports(2 * count)
         self.members = [
@@ -99,7 +112,7 @@ class EtcdMembers(ClusterSession):
             *("--name", f"m{member.number}", "--data-dir", str(self._data(member))),
             *("--listen-client-urls", client, "--advertise-client-urls", client, "--listen-peer-urls", peer),
             *("--initial-advertise-peer-urls", f"http://{member.link.address}", "--initial-cluster", cluster),
-            *("--max-txn-ops", "1100", "--logger", "zap", "--log-level", "warn"),
+            *("--max-txn-ops", self._operations, "--logger", "zap", "--log-level", "warn"),
             *self._quota,
         ]
         with open(self._directory / f"m{member.number}.log", "ab") as log:

@@ -10,18 +10,22 @@ import contextlib
 import time
 import urllib.request
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Final
+
+import grpc
 
 from leader.channel import open_channel
 from leader.etcd_requests import LockKeys
 from leader.etcd_shim import rpc
 from leader.record import LeaderRecord
+from rayched.api.kinds import AnyObject
 from rayched.audit.auditor import Binding
 from rayched.audit.findings import INVARIANTS
 from rayched.client.client import Client
+from rayched.client.errors import ApiError
 from rayched.replica.cluster.local_cluster import ReplicaProcess
 from rayched.replica.etcd.etcd_binary import EtcdBinary
 from rayched.store.keys import Keys
@@ -41,6 +45,8 @@ KEYS: Final = Keys()
 LOCK: Final = LockKeys(KEYS.record, KEYS.epoch)
 
 Plant = Callable[[], AbstractContextManager[None]]
+Sessions = Mapping[str, Callable[["Scene", Plant], None]]
+"""By bug."""
 
 
 class _SwitchedCluster(LinkedCluster):
@@ -58,8 +64,8 @@ class _SwitchedCluster(LinkedCluster):
 class SwitchedStage(Stage):
     """Two replicas and one etcd, with traps between them and a switchboard for their rules."""
 
-    def __init__(self, directory: Path, binary: EtcdBinary) -> None:
-        super().__init__(directory, binary, replicas=2, members=1, workers=0)
+    def __init__(self, directory: Path, binary: EtcdBinary, operations: int) -> None:
+        super().__init__(directory, binary, replicas=2, members=1, workers=0, operations=operations)
         self.network = TrapNetwork()
         self.board = Switchboard(directory / "switchboard")
 
@@ -106,15 +112,28 @@ class Scene:
         assert isinstance(link, TrapLink)
         return link
 
-    def submit(self, *pods: Pod, through: ReplicaProcess | None = None, seconds: float = SECONDS_MAX) -> list[str]:
+    def submit(self, *objects: AnyObject, through: ReplicaProcess | None = None, seconds: float = SECONDS_MAX) -> list[str]:
         """The uids of those that were acknowledged."""
         client = self._client if through is None else Client([through.address], timeout_seconds=seconds)
         try:
-            outcomes = client.submit_many(pods, timeout_seconds=seconds)
+            outcomes = client.submit_many(objects, timeout_seconds=seconds)
         finally:
             if through is not None:
                 client.close()
         return [outcome.uid for outcome in outcomes if outcome.error is None]
+
+    def delete(self, pods: Iterable[Pod]) -> None:
+        """Those of them that are there. Raises ApiError."""
+        for pod in pods:
+            try:
+                self.stage.client.delete("pods", pod.metadata.name, uid=pod.metadata.uid)
+            except ApiError as error:
+                if error.code is not grpc.StatusCode.NOT_FOUND:
+                    raise
+
+    def apply(self, item: AnyObject) -> None:
+        """As a user does, through the replica that stands by. Raises ApiError."""
+        self._client.apply(item)
 
     def binding(self, uid: str, seconds: float = SECONDS_MAX) -> Binding | None:
         """How the pod got its node; None: it did not in time."""
@@ -166,6 +185,10 @@ class Scene:
     def found(self, kind: str) -> bool:
         return self._counts()[kind] > self._found_before[kind]
 
+    def has_found(self) -> bool:
+        """Whether the auditor has found anything in this session."""
+        return self._counts() != self._found_before
+
     def put_record(self, record: LeaderRecord) -> None:
         with open_channel(self.stage.etcd.endpoints) as channel:
             rpc.KVStub(channel).Put(rpc.PutRequest(key=KEYS.record, value=record.to_json()), timeout=5.0)
@@ -179,6 +202,16 @@ class Scene:
 
     def _counts(self) -> Mapping[str, int]:
         return self.stage.ask(lambda auditor: auditor.findings.counts())
+
+
+def play(stage: SwitchedStage, bug: str, sessions: Sessions, *, planted: bool) -> dict[str, list[str]]:
+    """What was violated in the bug's session, by invariant. Raises StageFailed where the session cannot be played."""
+    scene = Scene(stage, planted=planted)
+    try:
+        sessions[bug](scene, lambda: stage.board.broken(bug) if planted else contextlib.nullcontext())
+    finally:
+        scene.close()
+    return scene.violations
 
 
 def a_pod(name: str, *, cpu: str = "10m", node: str = "", gated: bool = False) -> Pod:

@@ -9,11 +9,10 @@ Each session is also played without its bug, and then nothing may be found.
 
 from __future__ import annotations
 
-import contextlib
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -28,6 +27,7 @@ from rayched.api import kinds
 from rayched.replica.ray.processes import descendants
 from rayched.v1.services_pb2 import WatchRequest
 from rayched.v1.services_pb2_grpc import WatchStub
+from tests.chaos import etcd_members
 from tests.chaos.planted_scene import (
     EARLY_SECONDS,
     LOCK,
@@ -35,23 +35,15 @@ from tests.chaos.planted_scene import (
     QUIET_SECONDS,
     Plant,
     Scene,
-    SwitchedStage,
+    Sessions,
     a_pod,
 )
 from tests.chaos.switchboard import wall_clock_at_boottime
 
 _MASTER_STATUS: Final = 'leader_election_master_status{name="rayched"}'
 _HOUR_NS: Final = 3600 * NS_PER_SECOND
-
-
-def play(stage: SwitchedStage, bug: str, *, planted: bool) -> dict[str, list[str]]:
-    """What was violated in the bug's session, by invariant. Raises StageFailed where the session cannot be played."""
-    scene = Scene(stage, planted=planted)
-    try:
-        SESSIONS[bug](scene, lambda: stage.board.broken(bug) if planted else contextlib.nullcontext())
-    finally:
-        scene.close()
-    return scene.violations
+OPERATIONS: Final = etcd_members.OPERATIONS
+"""What a transaction of the stage's etcd may have."""
 
 
 # ------------------------------------------------------------------------------------------------------------------ sessions
@@ -118,16 +110,14 @@ def an_answer_is_lost(scene: Scene, plant: Plant) -> None:
     with plant():
         # A pod is not bound before what was to be said of its first attempt has come to an end, in the store or nowhere.
         link.loses = (b"pair-", b"\n\x06status")
-        first = link.catch(b"pair-", passes=True)
+        first = link.catch(b"pair-", passes=True, holds_streams=True)
         scene.submit(*pair)
         scene.must(first.caught.is_set, "the first binding")
-        link.hold_streams = True
         scene.must(lambda: any(scene.binding(pod.metadata.uid, 0) for pod in pair), "the first binding is committed")
         link.break_caught()
         scene.until(lambda: scene.found("over_capacity"), scene.patience)
     scene.stage.heal()
-    for pod in pair:
-        scene.stage.client.delete("pods", pod.metadata.name, uid=pod.metadata.uid)
+    scene.delete(pair)
 
 
 def a_broken_watch(scene: Scene, plant: Plant) -> None:
@@ -231,7 +221,7 @@ def assumed_at_the_end(scene: Scene, plant: Plant) -> None:
         scene.violate("L1", f"{first.pod} was passed over by {second.pod}, which came later")
 
 
-SESSIONS: Final[Mapping[str, Callable[[Scene, Plant], None]]] = MappingProxyType(
+SESSIONS: Final[Sessions] = MappingProxyType(
     {
         "unguarded bindings": a_former_leader_goes_on,
         "only renewals are guarded": a_former_leader_goes_on,

@@ -30,7 +30,7 @@ from rayched.replica.cluster.local_start import stands_for_election
 from rayched.replica.etcd.etcd_binary import EtcdBinary
 from rayched.replica.ray.processes import alive, descendants
 from rayched.v1.services_pb2 import GetSchedulerStatusResponse
-from tests.chaos.etcd_members import EtcdMembers
+from tests.chaos.etcd_members import OPERATIONS, EtcdMembers
 from tests.chaos.planted.sitecustomize import VARIABLE
 from tests.chaos.proxy import Link, Network
 from tests.chaos.secured import ExchangedCertificates
@@ -94,10 +94,11 @@ class Stage:
         broken_rules: Sequence[str] = (),
         options: Sequence[str] = ("--no-compact",),
         quota_bytes: int = 0,
+        operations: int = OPERATIONS,
         secured: ExchangedCertificates | None = None,
     ) -> None:
-        """`options`: further flags for each replica; where they compact, the auditor has to keep up. `quota_bytes`: etcd's.
-        `secured`: certificates; None: there are none."""
+        """`options`: further flags for each replica; where they compact, the auditor has to keep up. `quota_bytes`: etcd's, as
+        are the `operations` that a transaction may have. `secured`: certificates; None: there are none."""
         self.directory = directory
         self.network = Network()
         self._owned = ExitStack()
@@ -105,7 +106,7 @@ class Stage:
         self._cpu = cpu
         self._broken_rules = tuple(broken_rules)
         self._options = ("--workers", str(workers), *options)
-        self._quota_bytes = quota_bytes
+        self._limits = quota_bytes, operations
         self._secured = secured
         self._listeners: list[Callable[[PodChange], object]] = []
         self.auditor = Auditor(on_pod_change=self._pod_changed)
@@ -127,7 +128,7 @@ class Stage:
         owned = self._owned
         owned.enter_context(self.network)
         self.etcd = owned.enter_context(
-            EtcdMembers(self.directory / "etcd", self._members, self._binary, self.network, self._quota_bytes)
+            EtcdMembers(self.directory / "etcd", self._members, self._binary, self.network, *self._limits)
         )
         ways = [
             [self.network.link(f"etcd-{number}-{member.number}", member.endpoint).address for member in self.etcd.members]

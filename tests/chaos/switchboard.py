@@ -16,10 +16,11 @@ from pathlib import Path
 from typing import Final
 
 from tests.chaos.planted.sitecustomize import BOARD_BYTES, BOARD_RULES_AT, BOARD_VARIABLE, RULES_VARIABLE, SLOT_VARIABLE
-from tests.planted_bugs import BUGS, SWITCHES
+from tests.planted_bugs import BUGS, GROUPS, SWITCHES
 
 PLANTED: Final = Path(__file__).parent / "planted"
-_RULES: Final = sorted({**BUGS, **SWITCHES}.values())
+_RULE_OF: Final = {**BUGS, **GROUPS, **SWITCHES}
+_RULES: Final = sorted(_RULE_OF.values())
 
 
 class Switchboard:
@@ -55,7 +56,7 @@ class Switchboard:
 
     def _set(self, bugs: tuple[str, ...], value: int) -> None:
         for bug in bugs:
-            self._board[BOARD_RULES_AT + _RULES.index({**BUGS, **SWITCHES}[bug])] = value
+            self._board[BOARD_RULES_AT + _RULES.index(_RULE_OF[bug])] = value
 
 
 def wall_clock_at_boottime() -> int:

@@ -3,9 +3,9 @@
 * `hold_streams` keeps the data that the target sends on calls whose client has not finished sending, which are watches and
   keepalives, while all other calls are answered: etcd works, and nobody hears of changes.
 * `loses` names requests that get lost one by one.
-* `catch` waits for a request that has these bytes in it. A request that is stopped never reaches the target, and nothing else on
-  its connection does; one that passes is the last that this connection has an answer for. Either way the connection stays open,
-  silent, until `break_caught`.
+* `catch` waits for a request that has all of these bytes in one frame. A request that is stopped never reaches the target,
+  and nothing else on its connection does; one that passes is the last that this connection has an answer for. Either way the
+  connection stays open, silent, until `break_caught`.
 
 Source: RFC 9113, sections 4.1, 5.1 and 6.1. Requests to etcd are not compressed. Cost: one look at each frame.
 """
@@ -75,9 +75,9 @@ class OpenCalls:
 class Trap:
     """See the module."""
 
-    def __init__(self, marker: bytes, *, passes: bool) -> None:
-        self.marker = marker
-        self.passes = passes
+    def __init__(self, markers: tuple[bytes, ...], *, passes: bool, holds_streams: bool) -> None:
+        self.markers = markers
+        self.passes, self.holds_streams = passes, holds_streams
         self.caught = threading.Event()
         self.connection: _Connection | None = None
 
@@ -96,8 +96,10 @@ class _Connection:
             trap = self._link.trap
             if self._trap is not None:
                 return
-            if trap is not None and not trap.caught.is_set() and trap.marker in frame:
+            if trap is not None and not trap.caught.is_set() and all(marker in frame for marker in trap.markers):
                 self._trap, trap.connection = trap, self
+                # Before the target has the request, or what it comes to might be told.
+                self._link.hold_streams |= trap.holds_streams
                 if trap.passes:
                     self._target.write(frame)
                 trap.caught.set()
@@ -145,9 +147,9 @@ class TrapLink(Link):
         """Requests with all of these bytes never reach the target; others on their connection do."""
         self._open: set[_Connection] = set()
 
-    def catch(self, marker: bytes, *, passes: bool) -> Trap:
-        """The next request with these bytes falls into the trap."""
-        self.trap = Trap(marker, passes=passes)
+    def catch(self, *markers: bytes, passes: bool, holds_streams: bool = False) -> Trap:
+        """The next request with all of these bytes falls into the trap. `holds_streams`: from then on they are held."""
+        self.trap = Trap(markers, passes=passes, holds_streams=holds_streams)
         return self.trap
 
     def break_caught(self) -> None:
