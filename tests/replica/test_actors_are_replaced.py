@@ -104,6 +104,13 @@ def test_a_ray_that_lost_a_process_is_replaced_as_a_whole(cluster: SmallCluster,
     assert cluster.leader().pid == replica.pid
 
 
+@pytest.mark.cluster
+def test_no_question_has_reached_a_process_that_was_no_scheduler_yet(cluster: SmallCluster) -> None:
+    for replica in cluster.local.replicas:
+        log = replica.log_file.read_text()
+        assert "the scheduler has read the cluster" in log and "no answer of the scheduler" not in log
+
+
 def worked(cluster: SmallCluster, evaluations: int) -> bool:
     """Whether workers have answered more often than before, after pods of a shape that nobody has seen."""
     cluster.submit_new_shape()

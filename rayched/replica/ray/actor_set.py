@@ -145,6 +145,11 @@ class ActorSet:
         return self._is_synced and "scheduler" in self._handles
 
     @property
+    def can_be_asked(self) -> bool:
+        """Whether the scheduler is more than a process that has loaded what one needs. Any thread."""
+        return self._has_begun
+
+    @property
     def pids(self) -> dict[str, int]:
         """Process ids by name, as `processes`."""
         return {name: process.pid for name, process in tuple(self.processes.items())}

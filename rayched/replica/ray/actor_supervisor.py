@@ -247,7 +247,7 @@ class ActorSupervisor:
     async def _asked(self, method: Callable[[Any], Any], *arguments: Any) -> tuple[ActorSet, Any]:
         """The answer of the scheduler, where it leads; raises NotLeading, and QuestionFailed."""
         actors = self._actors
-        if actors is None:
+        if actors is None or not actors.can_be_asked:
             raise NotLeading
         # Not before there are actors: while another thread imports Ray for the first time nobody else may.
         from ray.exceptions import RayTaskError
@@ -277,7 +277,8 @@ class ActorSupervisor:
         names = ("queue", "scheduler")
         found: list[list[Metric] | None] = [None, None]
         if actors is not None:
-            found = list(await asyncio.gather(*(self._metrics_of(name, getattr(actors, name)) for name in names)))
+            asked = ("queue", "scheduler") if actors.can_be_asked else ("queue",)
+            found[: len(asked)] = await asyncio.gather(*(self._metrics_of(name, getattr(actors, name)) for name in asked))
         answers = GaugeMetricFamily("rayched_actor_up", "Whether the actor answered this scrape: 1 or 0.", labels=["actor"])
         for name, families in zip(names, found, strict=True):
             answers.add_metric([name], families is not None)
