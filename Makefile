@@ -129,7 +129,7 @@ hostile: $(STAMP) ## 10,000 legal pods that cost as much as they may beside 200 
 storage: $(STAMP) ## an etcd that is full, slow, wiped or restored under replicas that run or are paused: make storage [ARGS="--only slow"]
 	@$(BIN)/python -m tests.chaos.storage $(ARGS)
 
-groups: $(STAMP) ## two gangs for one room, 100 gangs for the room of 50, and their speed: make groups [ARGS="--only rivals"]
+groups: $(STAMP) ## two gangs for one room, 100 gangs for the room of 50, their speed, and leaders killed while they bind: make groups [ARGS="--only rivals"]
 	@$(BIN)/python -m tests.chaos.groups $(ARGS)
 
 gateway-load: $(STAMP) ## what 2,000 watches and 500 requests/s through gateways cost the leader, and gateways that suffer: make gateway-load [ARGS="--only load"]

@@ -16,6 +16,9 @@ from rayched.v1.core_pb2 import Pod
 from rayched.v1.workloads_pb2 import PodGroup
 
 GANG_MEMBERS = 4
+PLAN_WRITE = b"group-plan"
+BIND_WRITE = b"\n\x04bind"
+"""What a leader's write of a plan, and of a binding, is for, as they stand in it."""
 _SHARE = 0.04
 """Of the pods that a gang comes behind: about one pod in seven is a member."""
 
@@ -33,12 +36,12 @@ def with_gangs(pods: Iterator[Pod], prefix: str, draw: random.Random) -> Iterato
             yield member
 
 
-def group_for(name: str) -> PodGroup:
+def group_for(name: str, least: int = GANG_MEMBERS) -> PodGroup:
     """The PodGroup of a gang. Room of members that go is held for nobody: those that are left are deleted as well."""
     group = PodGroup(api_version="scheduling.k8s.io/v1beta1", kind="PodGroup")
     group.metadata.namespace, group.metadata.name = "default", name
     group.metadata.annotations[HOLD_ANNOTATION] = "0"
-    group.spec.scheduling_policy.gang.min_count = GANG_MEMBERS
+    group.spec.scheduling_policy.gang.min_count = least
     return group
 
 

@@ -5,6 +5,7 @@
 | rivals | two gangs that each need 60 % of the room; members come mixed | one is whole, never both in part; both end whole |
 | crowd | 100 gangs of 10 on room for 50; members come mixed | exactly 50 start, none in part |
 | speed | gangs of 10, and one of 1,000, against single pods (`group_speed`) | 0.7 of their rate |
+| kills | real replicas, whose leader is killed between plan, bindings and end (`group_kills`) | none in part; whole within 3 s |
 
 The first two run the real cores of scheduler and queue in this process, over a model of the store, and so does `speed` where no
 other depth is named. An auditor reads each history.
@@ -19,7 +20,7 @@ import sys
 from collections.abc import Callable
 from typing import Final
 
-from tests.chaos import group_speed
+from tests.chaos import group_kills, group_speed
 from tests.chaos.demands import Demand, Demands, table
 from tests.core.grouped import a_group, a_member, audited, bound_of, change_pod, put_group
 from tests.core.leading import a_replica, put_pod
@@ -95,6 +96,7 @@ PLAYS: Final[dict[str, Callable[[argparse.Namespace, Demands], None]]] = {
     "rivals": play_rivals,
     "crowd": play_crowd,
     "speed": group_speed.play_speed,
+    "kills": group_kills.play_kills,
 }
 
 
@@ -107,6 +109,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--speed-nodes", type=int, default=group_speed.NODES)
     parser.add_argument("--speed-groups", type=int, default=group_speed.GROUPS)
     parser.add_argument("--speed-rounds", type=int, default=3)
+    parser.add_argument("--kills", type=int, default=16, help="of leaders, in turn at each moment")
     parser.add_argument("--seed", type=int, default=1)
     given = parser.parse_args(arguments)
     found: list[Demand] = []

@@ -11,20 +11,18 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType, TracebackType
 from typing import Final, Self
 
-from rayched.api.incomplete_groups import HOLD_ANNOTATION, RELEASE_ANNOTATION
+from rayched.api.incomplete_groups import RELEASE_ANNOTATION
 from rayched.replica.ray.processes import descendants
 from rayched.v1.core_pb2 import Pod, PodStatus
 from rayched.v1.services_pb2 import PodStatusUpdate
-from rayched.v1.workloads_pb2 import PodGroup, PriorityClass
+from rayched.v1.workloads_pb2 import PriorityClass
 from tests.chaos.etcd_members import OPERATIONS_BY_DEFAULT
+from tests.chaos.gangs import BIND_WRITE, PLAN_WRITE, group_for
 from tests.chaos.planted_scene import Plant, Scene, Sessions, a_pod
 
 OPERATIONS: Final = OPERATIONS_BY_DEFAULT
 """What a transaction of the stage's etcd may have."""
 MEMBERS: Final = 120
-_PLAN: Final = b"group-plan"
-_BIND: Final = b"\n\x04bind"
-"""What a leader's write of a plan, and of a binding, is for, as they stand in it."""
 _NEVER_PREEMPTS: Final = "first-in-the-queue"
 
 
@@ -35,12 +33,9 @@ class Gang:
         self, scene: Scene, name: str, least: int, *, cpu: str = "10m", node: str = "", release_seconds: int | None = None
     ) -> None:
         self._scene, self._cpu, self._node = scene, cpu, node
-        self.group = PodGroup(api_version="scheduling.k8s.io/v1beta1", kind="PodGroup")
-        self.group.metadata.namespace, self.group.metadata.name = "default", f"{name}-{uuid.uuid4().hex[:8]}"
-        self.group.metadata.annotations[HOLD_ANNOTATION] = "0"
+        self.group = group_for(f"{name}-{uuid.uuid4().hex[:8]}", least)
         if release_seconds is not None:
             self.group.metadata.annotations[RELEASE_ANNOTATION] = str(release_seconds)
-        self.group.spec.scheduling_policy.gang.min_count = least
         self.members: list[Pod] = []
         self.others: list[Pod] = []
         """Pods that go with it."""
@@ -114,7 +109,7 @@ def a_group_changes_before_its_plan(scene: Scene, plant: Plant) -> None:
     """The request that writes the plan gets lost, the group is changed, and the request is sent once more."""
     link = scene.link(scene.leader)
     with Gang(scene, "changed", MEMBERS) as gang, plant():
-        plan = link.catch(_PLAN, passes=False)
+        plan = link.catch(PLAN_WRITE, passes=False)
         gang.come(MEMBERS)
         scene.must(plan.caught.is_set, "a plan is on its way")
         gang.needs(MEMBERS - 1)
@@ -128,7 +123,7 @@ def a_leader_dies_behind_its_plan(scene: Scene, plant: Plant) -> None:
     first.metadata.name = _NEVER_PREEMPTS
     scene.submit(first)
     with Gang(scene, "planned", MEMBERS, cpu="12") as gang, plant():
-        plan = scene.link(scene.leader).catch(_PLAN, passes=True)
+        plan = scene.link(scene.leader).catch(PLAN_WRITE, passes=True)
         gang.come(MEMBERS)
         scene.must(lambda: plan.caught.is_set() and gang.has_plan(), "the plan is in the store")
         scene.stage.pause([scene.leader.pid, *descendants(scene.leader.pid)])
@@ -150,7 +145,7 @@ def a_former_leader_binds_by_its_plan(scene: Scene, plant: Plant) -> None:
         early.come(MEMBERS)
         scene.must(early.is_bound, "all are bound")
     with Gang(scene, "late", MEMBERS) as gang, scene.stage.board.broken("beliefs never end"), plant():
-        bindings = link.catch(gang.group.metadata.name.encode(), _BIND, passes=False)
+        bindings = link.catch(gang.group.metadata.name.encode(), BIND_WRITE, passes=False)
         gang.come(MEMBERS)
         scene.must(bindings.caught.is_set, "bindings are on their way")
         scene.stage.pause([scene.leader.pid])

@@ -30,9 +30,10 @@ from rayched.replica.cluster.local_cluster import ReplicaProcess
 from rayched.replica.etcd.etcd_binary import EtcdBinary
 from rayched.store.keys import Keys
 from rayched.v1.core_pb2 import Pod
-from tests.chaos.stage import LinkedCluster, Stage, StageFailed
+from tests.chaos.stage import LinkedCluster, StageFailed
 from tests.chaos.switchboard import Switchboard
-from tests.chaos.traps import TrapLink, TrapNetwork
+from tests.chaos.trap_stage import TrapStage
+from tests.chaos.traps import TrapLink
 
 SECONDS_MAX: Final = 30.0
 """For what must happen. Most of it takes milliseconds."""
@@ -61,12 +62,11 @@ class _SwitchedCluster(LinkedCluster):
         return ["/usr/bin/env", *variables, *super()._command(number, address, http_address)]
 
 
-class SwitchedStage(Stage):
+class SwitchedStage(TrapStage):
     """Two replicas and one etcd, with traps between them and a switchboard for their rules."""
 
     def __init__(self, directory: Path, binary: EtcdBinary, operations: int) -> None:
-        super().__init__(directory, binary, replicas=2, members=1, workers=0, operations=operations)
-        self.network = TrapNetwork()
+        super().__init__(directory, binary, replicas=2, operations=operations)
         self.board = Switchboard(directory / "switchboard")
 
     def _new_cluster(self, ways: Sequence[Sequence[str]]) -> LinkedCluster:
@@ -108,9 +108,7 @@ class Scene:
 
     def link(self, replica: ReplicaProcess) -> TrapLink:
         """Its way to etcd."""
-        link = self.stage.network.links[f"etcd-{replica.number}-0"]
-        assert isinstance(link, TrapLink)
-        return link
+        return self.stage.link(replica)
 
     def submit(self, *objects: AnyObject, through: ReplicaProcess | None = None, seconds: float = SECONDS_MAX) -> list[str]:
         """The uids of those that were acknowledged."""

@@ -75,11 +75,16 @@ class OpenCalls:
 class Trap:
     """See the module."""
 
-    def __init__(self, markers: tuple[bytes, ...], *, passes: bool, holds_streams: bool) -> None:
-        self.markers = markers
+    def __init__(self, markers: tuple[bytes, ...], without: bytes, *, passes: bool, holds_streams: bool) -> None:
+        self._markers, self._without = markers, without
         self.passes, self.holds_streams = passes, holds_streams
         self.caught = threading.Event()
         self.connection: _Connection | None = None
+
+    def takes(self, frame: bytes) -> bool:
+        if self.caught.is_set() or (self._without and self._without in frame):
+            return False
+        return all(marker in frame for marker in self._markers)
 
 
 class _Connection:
@@ -96,7 +101,7 @@ class _Connection:
             trap = self._link.trap
             if self._trap is not None:
                 return
-            if trap is not None and not trap.caught.is_set() and all(marker in frame for marker in trap.markers):
+            if trap is not None and trap.takes(frame):
                 self._trap, trap.connection = trap, self
                 # Before the target has the request, or what it comes to might be told.
                 self._link.hold_streams |= trap.holds_streams
@@ -147,9 +152,10 @@ class TrapLink(Link):
         """Requests with all of these bytes never reach the target; others on their connection do."""
         self._open: set[_Connection] = set()
 
-    def catch(self, *markers: bytes, passes: bool, holds_streams: bool = False) -> Trap:
-        """The next request with all of these bytes falls into the trap. `holds_streams`: from then on they are held."""
-        self.trap = Trap(markers, passes=passes, holds_streams=holds_streams)
+    def catch(self, *markers: bytes, passes: bool, without: bytes = b"", holds_streams: bool = False) -> Trap:
+        """The next request with all of these bytes, and without those, falls into the trap. `holds_streams`: from then on they
+        are held."""
+        self.trap = Trap(markers, without, passes=passes, holds_streams=holds_streams)
         return self.trap
 
     def break_caught(self) -> None:
