@@ -39,7 +39,7 @@ test-long: $(STAMP) ## what takes a minute and more each: short forms of soak, f
 test-chaos: $(STAMP) ## each of twenty bugs planted into real replicas, which then show it; and nothing without it
 	@$(BIN)/python -m pytest -q -m planted
 
-test-fast: $(STAMP) ## the quick tests that start no processes, under a minute
+test-fast: $(STAMP) ## the quick tests, which start no replicas, in a few minutes
 	@$(BIN)/python -m pytest -q -n auto -m "not cluster and not slow and not long and not planted"
 
 test-browser: $(STAMP) ## the page in Chromium; installs Playwright into .venv where it is missing, and skips where there is no Chromium

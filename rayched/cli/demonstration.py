@@ -49,11 +49,11 @@ In another terminal:
   rayched get nodes -o wide
   rayched describe pod on-ssd
   rayched logs counter --tail 3                  # a pod that really runs
-  {kill} # the leader's process
   rayched cordon node-000
-  rayched delete pods -l app=batch
   {kubeconfig}
   kubectl --kubeconfig rayched.kubeconfig get pods
+  rayched delete pods -l app=batch
+  {kill} # the leader's process, and its gateway
 """
 
 

@@ -34,7 +34,9 @@ class ServicesOverModel:
         system = a_priority_class("system-node-critical", 2_000_001_000)
         self.api = api = ApiOverModel(a_namespace("team-a"), a_namespace("team-b"), a_namespace("kube-system"), *classes, system)
         self.guard = CallGuard(Authorizer(table or table_of(*bindings())))
-        self._edge = Edge(EdgeLimits(), EdgePorts(self.guard.identify, self.guard.authorize))
+        self.now = 0.0
+        """Seconds, of what limits go by."""
+        self._edge = Edge(EdgeLimits(), EdgePorts(self.guard.identify, self.guard.authorize, clock=lambda: self.now))
         deleter = Deleter(api.objects)
         self.submission = SubmissionService(api.objects, api.admission, api.creator, deleter, self.guard)
         self.admin = AdminService(api.objects, api.admission, self.guard)
