@@ -89,12 +89,17 @@ class Stage:
         self.directory = directory
         self.chance = random.Random(seed)
 
+    @contextlib.contextmanager
     def nodes(
         self, prefix: str, count: int, options: Sequence[str] = (), *, ready_seconds: float = READY_SECONDS_MAX
-    ) -> RealNodes:
+    ) -> Iterator[RealNodes]:
         names = [f"{prefix}-{number}" for number in range(count)]
         words = ("--crash-loop-max-period", "1s", *options)
-        return RealNodes(self.client, self.directory / prefix, names, words, ready_seconds=ready_seconds)
+        with RealNodes(self.client, self.directory / prefix, names, words, ready_seconds=ready_seconds) as nodes:
+            yield nodes
+        # The next part's pods would be bound to them for as long as nobody knows that their agents have gone.
+        for name in names:
+            self.client.delete(NODE, name)
 
     def pod(self, name: str) -> Pod:
         found = self.client.get(POD, name)

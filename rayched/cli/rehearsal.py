@@ -228,9 +228,10 @@ class Rehearsal(ClusterSession):
         told = 0
         while True:
             bound = self.ask(lambda auditor: auditor.bound_pods())
-            if done is not None and bound > told:
-                done(bound - told)
-                told = bound
+            if done is not None and min(bound, pods) > told:
+                # Others that will have ended may be bound as well.
+                done(min(bound, pods) - told)
+                told = min(bound, pods)
             if bound >= pods:
                 return True
             if self.follower.error is not None or time.monotonic() > deadline:

@@ -14,7 +14,6 @@ import tempfile
 import time
 import uuid
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import cycle, islice
@@ -22,9 +21,6 @@ from pathlib import Path
 from statistics import median
 from typing import Final
 
-import grpc
-
-from rayched.client.errors import ApiError
 from rayched.replica.etcd.etcd_binary import find_etcd
 from rayched.v1.core_pb2 import Pod
 from rayched.v1.workloads_pb2 import PodGroup
@@ -45,7 +41,6 @@ FINISHED_SECONDS_MAX: Final = 3.0
 _STRUCK_SECONDS_MAX: Final = 20.0
 _PATIENCE_SECONDS: Final = 60.0
 _LOOK_SECONDS: Final = 0.01
-_DELETED_AT_ONCE: Final = 8
 _SAID: Final = b"PodGroupInitiallyScheduled"
 """In a write of a PodGroup."""
 _REPLICAS: Final = 3
@@ -167,16 +162,7 @@ def _gone_afterwards(stage: TrapStage, group: str, members: list[Pod]) -> Iterat
         yield
     finally:
         stage.heal()
-
-        def delete(pod: Pod) -> None:
-            try:
-                stage.client.delete("pods", pod.metadata.name, uid=pod.metadata.uid)
-            except ApiError as error:
-                if error.code is not grpc.StatusCode.NOT_FOUND:
-                    raise
-
-        with ThreadPoolExecutor(_DELETED_AT_ONCE) as threads:
-            list(threads.map(delete, members))
+        stage.delete(members)
         stage.client.delete("podgroups", group)
         uids = {pod.metadata.uid for pod in members}
         _wait(lambda: stage.ask(lambda auditor: uids.isdisjoint(auditor.pods)), f"{group} is gone", _PATIENCE_SECONDS)

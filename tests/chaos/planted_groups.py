@@ -47,7 +47,7 @@ class Gang:
         stage = self._scene.stage
         stage.heal()
         pods = [*self.members, *self.others]
-        self._scene.delete(pods)
+        stage.delete(pods)
         stage.client.delete("podgroups", self.group.metadata.name)
         gone = {pod.metadata.uid for pod in pods}
         self._scene.must(lambda: stage.ask(lambda auditor: gone.isdisjoint(auditor.pods)), "the gang is gone")
@@ -171,7 +171,7 @@ def a_gang_loses_a_member(scene: Scene, plant: Plant) -> None:
         gang.come(8)
         scene.must(gang.is_bound, "all are bound")
         lost = gang.members.pop()
-        scene.delete([lost])
+        scene.stage.delete([lost])
         left = len(gang.members)
         scene.must(lambda: _going_on(gang.as_stored()) < left, "members are told to end")
         scene.settled()

@@ -10,12 +10,10 @@ import contextlib
 import time
 import urllib.request
 import uuid
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Final
-
-import grpc
 
 from leader.channel import open_channel
 from leader.etcd_requests import LockKeys
@@ -25,7 +23,6 @@ from rayched.api.kinds import AnyObject
 from rayched.audit.auditor import Binding
 from rayched.audit.findings import INVARIANTS
 from rayched.client.client import Client
-from rayched.client.errors import ApiError
 from rayched.replica.cluster.local_cluster import ReplicaProcess
 from rayched.replica.etcd.etcd_binary import EtcdBinary
 from rayched.store.keys import Keys
@@ -119,15 +116,6 @@ class Scene:
             if through is not None:
                 client.close()
         return [outcome.uid for outcome in outcomes if outcome.error is None]
-
-    def delete(self, pods: Iterable[Pod]) -> None:
-        """Those of them that are there. Raises ApiError."""
-        for pod in pods:
-            try:
-                self.stage.client.delete("pods", pod.metadata.name, uid=pod.metadata.uid)
-            except ApiError as error:
-                if error.code is not grpc.StatusCode.NOT_FOUND:
-                    raise
 
     def apply(self, item: AnyObject) -> None:
         """As a user does, through the replica that stands by. Raises ApiError."""

@@ -117,7 +117,7 @@ def an_answer_is_lost(scene: Scene, plant: Plant) -> None:
         link.break_caught()
         scene.until(lambda: scene.found("over_capacity"), scene.patience)
     scene.stage.heal()
-    scene.delete(pair)
+    scene.stage.delete(pair)
 
 
 def a_broken_watch(scene: Scene, plant: Plant) -> None:

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import grpc
+
+from rayched.client.errors import ApiError
 from rayched.replica.cluster.local_cluster import ReplicaProcess
 from rayched.replica.etcd.etcd_binary import EtcdBinary
+from rayched.v1.core_pb2 import Pod
 from tests.chaos.stage import Stage
 from tests.chaos.traps import TrapLink, TrapNetwork
+
+_DELETED_AT_ONCE = 8
 
 
 class TrapStage(Stage):
@@ -23,3 +31,16 @@ class TrapStage(Stage):
         link = self.network.links[f"etcd-{replica.number}-0"]
         assert isinstance(link, TrapLink)
         return link
+
+    def delete(self, pods: Iterable[Pod]) -> None:
+        """Those of them that are there. Raises ApiError."""
+
+        def delete(pod: Pod) -> None:
+            try:
+                self.client.delete("pods", pod.metadata.name, uid=pod.metadata.uid)
+            except ApiError as error:
+                if error.code is not grpc.StatusCode.NOT_FOUND:
+                    raise
+
+        with ThreadPoolExecutor(_DELETED_AT_ONCE) as threads:
+            list(threads.map(delete, pods))

@@ -82,7 +82,8 @@ class Commands:
         # The names only: a value would bury them.
         assert sorted(after.keys() - before.keys()) == []
         assert sorted(before.keys() - after.keys()) == []
-        assert [key for key in after if after[key] != before[key]] == []
+        changed = [key for key in after if after[key] != before[key]]
+        assert not changed, changed
 
     def quiet_dump(self) -> Dump:
         """The keys once nobody is at work on them any more. Pods on their way to a node are the test's to wait for."""
