@@ -228,10 +228,11 @@ class Rehearsal(ClusterSession):
         told = 0
         while True:
             bound = self.ask(lambda auditor: auditor.bound_pods())
-            if done is not None and min(bound, pods) > told:
-                # Others that will have ended may be bound as well.
-                done(min(bound, pods) - told)
-                told = min(bound, pods)
+            # Others that will have ended may be bound as well.
+            wanted = min(bound, pods)
+            if done is not None and wanted > told:
+                done(wanted - told)
+                told = wanted
             if bound >= pods:
                 return True
             if self.follower.error is not None or time.monotonic() > deadline:

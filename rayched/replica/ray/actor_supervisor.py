@@ -277,7 +277,7 @@ class ActorSupervisor:
         names = ("queue", "scheduler")
         found: list[list[Metric] | None] = [None, None]
         if actors is not None:
-            asked = ("queue", "scheduler") if actors.can_be_asked else ("queue",)
+            asked = names if actors.can_be_asked else names[:1]
             found[: len(asked)] = await asyncio.gather(*(self._metrics_of(name, getattr(actors, name)) for name in asked))
         answers = GaugeMetricFamily("rayched_actor_up", "Whether the actor answered this scrape: 1 or 0.", labels=["actor"])
         for name, families in zip(names, found, strict=True):
