@@ -175,7 +175,7 @@ class Engine:
             plan.scoring = self._planner.stage(plan, with_scores=True)
         scoring = plan.scoring
         is_built = scoring.was_built()
-        if not is_built:
+        if not is_built and plan.filtering is None:
             # Scores too, or workers would be asked for them behind what was asked ahead meanwhile.
             self._builder.give(scoring.kept(), ahead=False)
         try:
