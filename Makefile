@@ -13,7 +13,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .PHONY: help setup run test test-long test-chaos test-fast check format lint types layers house proto proto-check behaviour docs docs-check conformance simulate mutants access audit fuzz fuzz-parsers fuzz-gateway probe trace kubectl chaos failover hosts flood gateway-load groups hostile soak storage nodes node-soak test-browser pictures bench bench-quick bench-plot pool warmup idle queue-bench wheel lock clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {sub(/: make /, "\n                    make ", $$2); printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: $(STAMP) ## make .venv with the locked dependencies
 
@@ -26,32 +26,32 @@ $(STAMP): requirements.lock requirements-build.lock pyproject.toml
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@touch $@
 
-run: $(STAMP) ## the demo: etcd, three replicas, 100 nodes, 1,000 pods, the leader killed; ends by itself
+run: $(STAMP) ## the demo: three replicas, 1,000 pods, the leader killed
 	@$(BIN)/rayched demo
 
-test: $(STAMP) ## all tests, with the real etcd, Ray and gRPC, several files at a time
+test: $(STAMP) ## all tests, with the real etcd, Ray and gRPC
 	@$(BIN)/python -m pytest -q -n auto -m "not long and not planted"
 
-test-long: $(STAMP) ## what takes a minute and more each: short forms of soak, flood, storage and pool, bugs planted into simulated worlds, all examples of properties
+test-long: $(STAMP) ## tests of a minute and more, all examples of properties
 	@$(BIN)/python -m pytest -q -n auto -m "long"
 	@RAYCHED_ALL_EXAMPLES=1 $(BIN)/python -m pytest -q -n auto -m "sampled and not long"
 
-test-chaos: $(STAMP) ## each of twenty bugs planted into real replicas, which then show it; and nothing without it
+test-chaos: $(STAMP) ## bugs planted into running replicas, each to be noticed
 	@$(BIN)/python -m pytest -q -m planted
 
-test-fast: $(STAMP) ## the quick tests, which start no replicas, in a few minutes
+test-fast: $(STAMP) ## the quick tests, which start no replicas
 	@$(BIN)/python -m pytest -q -n auto -m "not cluster and not slow and not long and not planted"
 
-test-browser: $(STAMP) ## the page in Chromium; installs Playwright into .venv where it is missing, and skips where there is no Chromium
+test-browser: $(STAMP) ## the page in Chromium; Playwright is installed for it
 	@$(BIN)/python -c 'import playwright' 2>/dev/null || $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation --editable '.[browser]'
 	@$(BIN)/python -m pytest -q -m browser tests/page
 
-pictures: $(STAMP) ## draw docs/pictures/page-*.png anew, from a cluster with 5,000 nodes: make pictures [ARGS=...]
+pictures: $(STAMP) ## draw the pictures of the page anew: make pictures [ARGS=...]
 	@$(BIN)/python -m tests.page.pictures $(ARGS)
 
-check: lint types layers house proto-check behaviour docs-check ## format, lint, types, import contracts, rules of the tree, generated code, behaviour table, docs/command.md
+check: lint types layers house proto-check behaviour docs-check ## format, lint, types, rules of the tree, generated files
 
-format: $(STAMP) ## rewrite the sources in the house's format
+format: $(STAMP) ## rewrite the sources in the format of the project
 	@$(BIN)/ruff format $(SOURCES)
 	@$(BIN)/ruff check --fix $(SOURCES)
 
@@ -65,23 +65,23 @@ types: $(STAMP)
 layers: $(STAMP)
 	@$(BIN)/lint-imports --no-cache
 
-house: $(STAMP) ## count what the tree consists of, and hold it to its rules (tests/house/rules.toml)
+house: $(STAMP) ## count what the tree consists of, and hold its rules
 	@$(BIN)/python -m tests.house
 
-audit: $(STAMP) ## what the tree and its locks could be blamed for, without a network: make audit [SBOM=FILE]
+audit: $(STAMP) ## what the tree and its locks could be blamed for: make audit [SBOM=FILE]
 	@$(BIN)/python -m tests.hardening $(if $(SBOM),--sbom '$(SBOM)')
 
-fuzz: $(STAMP) ## random requests by all roles to a real replica; fails on INTERNAL, UNKNOWN, or a refused one that wrote: make fuzz [REQUESTS=1000000] [SEED=1]
+fuzz: $(STAMP) ## random requests by all roles to a real replica: make fuzz [REQUESTS=1000000] [SEED=1]
 	@$(BIN)/python -m tests.fuzz.run --requests $(or $(REQUESTS),1000000) --seed $(or $(SEED),1)
 
-fuzz-parsers: $(STAMP) ## the parsers of hostile text, a minute each, by atheris where it is installed: make fuzz-parsers [SECONDS=60] [SEED=1] [ARGS="--only yaml"]
+fuzz-parsers: $(STAMP) ## the parsers of text from outside, a minute each: make fuzz-parsers [SECONDS=60] [SEED=1] [ARGS="--only yaml"]
 	@$(BIN)/python -m tests.fuzz.run_parsers --seconds $(or $(SECONDS),60) --seed $(or $(SEED),1) $(ARGS)
 
-fuzz-gateway: $(STAMP) ## random requests by what a gateway says that it serves; fails on 500: make fuzz-gateway [MINUTES=60] [SEED=1]
+fuzz-gateway: $(STAMP) ## random requests to a real gateway: make fuzz-gateway [MINUTES=60] [SEED=1]
 	@$(BIN)/python -c 'import schemathesis' 2>/dev/null || $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation --editable '.[fuzz]'
 	@$(BIN)/python -m tests.fuzz.gateway --minutes $(or $(MINUTES),60) --seed $(or $(SEED),1)
 
-probe: $(STAMP) ## the attacks that worked before there were walls, against a replica of its own, then and now: make probe [ARGS="--only F4,F5"]
+probe: $(STAMP) ## attacks that worked once, against a replica of its own: make probe [ARGS="--only F4,F5"]
 	@$(BIN)/python -m tests.probe.run $(ARGS)
 
 proto: $(STAMP) ## generate the protobuf code below rayched/v1
@@ -93,88 +93,88 @@ proto-check: $(STAMP)
 	  diff -r --exclude=__init__.py --exclude=__pycache__ "$$out/rayched/v1" rayched/v1 >/dev/null || \
 	  { echo "rayched/v1 is not what protos/ gives: run make proto"; exit 1; }
 
-behaviour: $(STAMP) ## count the rows of docs/behaviour.md and hold them against the tests
+behaviour: $(STAMP) ## hold docs/behaviour.md against the tests
 	@$(BIN)/python -m tests.behaviour
 
-docs: $(STAMP) ## write docs/command.md from what the command says of itself
+docs: $(STAMP) ## write docs/command.md from what the command says
 	@$(BIN)/python -m tests.docs.command_page --write
 
 docs-check: $(STAMP)
 	@$(BIN)/python -m tests.docs.command_page
 
-conformance: $(STAMP) ## hold rayched against cases recorded from kube-scheduler: make conformance [DATA=DIR] [SHARDS=3] [FIXED=1]
+conformance: $(STAMP) ## hold decisions against recorded ones of kube-scheduler: make conformance [DATA=DIR] [SHARDS=3] [FIXED=1]
 	@$(BIN)/python -m tests.conformance.run $(if $(DATA),'$(DATA)') --shards $(or $(SHARDS),off) $(if $(filter-out 0,$(FIXED)),--fix-upstream-bugs)
 
-simulate: $(STAMP) ## replicas, etcd, network and clocks in simulated worlds that break: make simulate [SEEDS=2000]
+simulate: $(STAMP) ## replicas, etcd, network and clocks in simulated worlds: make simulate [SEEDS=2000]
 	@$(BIN)/python -m tests.simulation --seeds $(or $(SEEDS),2000)
 
-mutants: $(STAMP) ## plant small changes into the code; fails when tests notice less than 85 %: make mutants [SEED=1] [COUNT=200] [ROOM=queue] [ARGS=...]
+mutants: $(STAMP) ## plant small changes; tests have to notice 85 %: make mutants [SEED=1] [COUNT=200] [ROOM=queue] [ARGS=...]
 	@$(BIN)/python -m tests.mutants --seed $(or $(SEED),1) --count $(or $(COUNT),200) $(if $(ROOM),--room $(ROOM)) $(ARGS)
 
-access: $(STAMP) ## who may what: every call by every role, and bugs of access that are planted and have to be noticed
+access: $(STAMP) ## who may what: every call by every role
 	@$(BIN)/python -m pytest -q tests/access -m "not cluster"
 
 trace: $(STAMP) ## run a production trace: make trace TRACE=DIR
 	@$(BIN)/python -m benchmarks.trace $(TRACE)
 
-kubectl: $(STAMP) ## kubectl's daily commands against three replicas, the leader killed; says so where there is no kubectl: make kubectl [KUBECTL=1.27]
+kubectl: $(STAMP) ## kubectl's daily commands, with the leader killed: make kubectl [KUBECTL=1.27]
 	@RAYCHED_KUBECTL='$(KUBECTL)' $(BIN)/python -m pytest -q -rs tests/gateway/test_sixty_commands.py
 
-chaos: $(STAMP) ## kill, pause and cut off under load, with an auditor beside it: make chaos [KILLS=1000] [PAUSES=100] [SEED=1] [FLAGS=...]
+chaos: $(STAMP) ## kill, pause and cut off under load; an auditor judges: make chaos [KILLS=1000] [PAUSES=100] [SEED=1] [FLAGS=...]
 	@$(BIN)/python -m tests.chaos.run --seed $(or $(SEED),1) $(if $(KILLS),--kills $(KILLS) --events 1000 --strict) $(if $(PAUSES),--pauses $(PAUSES)) $(FLAGS)
 
-hostile: $(STAMP) ## 10,000 legal pods that cost as much as they may beside 200 ordinary ones a second: make hostile [ARGS=...]
+hostile: $(STAMP) ## 10,000 pods that cost as much as they may, and others: make hostile [ARGS=...]
 	@$(BIN)/python -m benchmarks.hostile $(ARGS)
 
-storage: $(STAMP) ## an etcd that is full, slow, wiped or restored under replicas that run or are paused: make storage [ARGS="--only slow"]
+storage: $(STAMP) ## an etcd that is full, slow, wiped or restored: make storage [ARGS="--only slow"]
 	@$(BIN)/python -m tests.chaos.storage $(ARGS)
 
-groups: $(STAMP) ## two gangs for one room, 100 gangs for the room of 50, their speed, and leaders killed while they bind: make groups [ARGS="--only rivals"]
+groups: $(STAMP) ## pod groups that compete, and leaders killed meanwhile: make groups [ARGS="--only rivals"]
 	@$(BIN)/python -m tests.chaos.groups $(ARGS)
 
-gateway-load: $(STAMP) ## what 2,000 watches and 500 requests/s through gateways cost the leader, and gateways that suffer: make gateway-load [ARGS="--only load"]
+gateway-load: $(STAMP) ## what 2,000 watches and 500 requests/s cost the leader: make gateway-load [ARGS="--only load"]
 	@$(BIN)/python -m benchmarks.gateway $(ARGS)
 
-flood: $(STAMP) ## 50,000 submissions by 100 clients at once, the leader left alone and killed: make flood [ARGS=...]
+flood: $(STAMP) ## 50,000 submissions by 100 clients at once: make flood [ARGS=...]
 	@$(BIN)/python -m benchmarks.flood $(ARGS)
 
-soak: $(STAMP) ## 100 pods a second that come and go, five leaders killed, and nothing may grow: make soak [MINUTES=60] [ARGS=...]
+soak: $(STAMP) ## pods that come and go for an hour; nothing may grow: make soak [MINUTES=60] [ARGS=...]
 	@$(BIN)/python -m benchmarks.soak $(if $(MINUTES),--minutes $(MINUTES)) $(ARGS)
 
-failover: $(STAMP) ## kill leaders under load and measure how long bindings pause: make failover [ARGS="--kills 3 --kinds replica"]
+failover: $(STAMP) ## kill leaders, and measure how long bindings pause: make failover [ARGS="--kills 3 --kinds replica"]
 	@$(BIN)/python -m benchmarks.failover $(ARGS)
 
-hosts: $(STAMP) ## three hosts as network namespaces: interfaces that go down, one-way cuts, latency and loss: make hosts [ARGS="--downs 3 --minutes 0.5"]
+hosts: $(STAMP) ## three hosts as network namespaces, cut off and slowed: make hosts [ARGS="--downs 3 --minutes 0.5"]
 	@$(BIN)/python -m benchmarks.hosts $(ARGS)
 
-nodes: $(STAMP) ## real pods through kills of agents and leaders, evictions under real pressure, a job of 500: make nodes [ARGS="--only job"]
+nodes: $(STAMP) ## pods that run, while agents and leaders are killed: make nodes [ARGS="--only job"]
 	@$(BIN)/python -m benchmarks.nodes $(ARGS)
 
-node-soak: $(STAMP) ## 100 agents with 20 pods each, 1,000 lives of pods, 1,000,000 lines: make node-soak [ARGS="--only lives"]
+node-soak: $(STAMP) ## 100 agents, 1,000 lives of pods, 1,000,000 log lines: make node-soak [ARGS="--only lives"]
 	@$(BIN)/python -m benchmarks.node_soak $(ARGS)
 
-warmup: $(STAMP) ## how soon a new leader decides on 5,000 nodes with 50,000 pods, and its scheduler's memory: make warmup [ARGS=...]
+warmup: $(STAMP) ## how soon a new leader decides on 5,000 nodes: make warmup [ARGS=...]
 	@$(BIN)/python -m benchmarks.warmup $(ARGS)
 
-idle: $(STAMP) ## what three replicas without a pod or a node cost: processor time and memory by kind of process: make idle [ARGS="--minutes 2 --threads 20"]
+idle: $(STAMP) ## what three replicas without work cost: make idle [ARGS="--minutes 2 --threads 20"]
 	@$(BIN)/python -m benchmarks.idle $(ARGS)
 
-queue-bench: $(STAMP) ## growth of the queue, and what a crowd of unschedulable pods costs the others
+queue-bench: $(STAMP) ## the queue, and what waiting pods cost the others
 	@$(BIN)/python -m benchmarks.queue
 
-bench: $(STAMP) ## rates against kube-scheduler's: make bench [DEPTH=engine|scheduler|cluster] [WORKLOADS=NAME,NAME] [JSON=FILE] [ARGS=...]
+bench: $(STAMP) ## pods a second beside kube-scheduler's: make bench [DEPTH=engine|scheduler|cluster] [JSON=FILE]
 	@$(BIN)/python -m benchmarks.bench --depth $(or $(DEPTH),scheduler) $(if $(WORKLOADS),--workloads $(WORKLOADS)) $(if $(JSON),--json $(JSON)) $(ARGS)
 
-bench-quick: $(STAMP) ## a small set in under a minute; fails when a workload has become half as fast
+bench-quick: $(STAMP) ## a small set in under a minute; fails at half the speed
 	@$(BIN)/python -m benchmarks.quick
 
-pool: $(STAMP) ## what the pool of workers gains where work is worth giving away: make pool [ARGS=...]
+pool: $(STAMP) ## what the pool of workers gains: make pool [ARGS=...]
 	@$(BIN)/python -m benchmarks.pool $(ARGS)
 
-bench-plot: $(STAMP) ## pods/s over nodes as a picture: make bench-plot JSON=FILE [PNG=FILE], from the lines of make bench
+bench-plot: $(STAMP) ## a picture of what make bench wrote: make bench-plot JSON=FILE [PNG=FILE]
 	@$(BIN)/python -m benchmarks.plot $(if $(PNG),--png $(PNG)) $(if $(JSON),$(JSON),$(error bench-plot: JSON=FILE is missing))
 
-wheel: $(STAMP) ## the wheel under each Python of this machine, 3.11 to 3.14: sizes, the demo, examples of the SDK: make wheel [PYTHONS="3.12 3.13"]
+wheel: $(STAMP) ## install and try the wheel under each Python there is: make wheel [PYTHONS="3.12 3.13"]
 	@$(BIN)/python -m tests.deploy.wheel_trial $(PYTHONS)
 
 lock: $(STAMP) ## renew the lock files from pyproject.toml

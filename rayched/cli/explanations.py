@@ -1,7 +1,7 @@
 """What `explain` prints, in lines of at most 80 columns: what the pod is doing, when it was placed, if it were placed now.
 
 Pure. Scores stand with plugins as rows and nodes as columns, as many side by side as fit; reasons of the same plugin are one row.
-Names longer than the width make a line longer, for they are never cut.
+Names longer than the width make a line longer, for they are never cut, nor parted from their numbers.
 """
 
 from __future__ import annotations
@@ -19,8 +19,11 @@ WIDTH: Final = 80
 NAMES_SHOWN: Final = 5
 _INDENT: Final = "  "
 _GAP: Final = 2
+_UNBROKEN: Final = "\xa0"
+"""A blank at which no line ends, while lines are made."""
 
-Row = tuple[str, str]
+Row = tuple[str, str | list[str]]
+"""A name and a value. A list is told with commas, and no line ends within one of its parts."""
 
 
 class ExplanationPage:
@@ -62,7 +65,7 @@ class ExplanationPage:
         found = self._found
         if found.rejected:
             return [("Rejected", found.rejected)]
-        rows = [("Feasible", f"{found.feasible} of {counted(found.nodes, 'node')}")]
+        rows: list[Row] = [("Feasible", f"{found.feasible} of {counted(found.nodes, 'node')}")]
         if len(found.best) == 1:
             rows.append(("Best", found.best[0]))
         elif found.best:
@@ -113,6 +116,8 @@ class ExplanationPage:
         ]
         reasons = [reasons for _, _, reasons in sorted(groups, key=lambda key: -groups[key])]
         yield from _with_reasons([f"{_INDENT}REJECTED BY", "NODES", "PREEMPTION"], rows, reasons)
+        if any(len(verdict.rejections) > 1 for verdict in self._rejected):
+            yield from _wrapped("A node that several plugins reject is counted at each of them.", _INDENT)
 
     def _rejections_by_node(self) -> Iterator[str]:
         rows, reasons = [], []
@@ -142,7 +147,7 @@ def _with_reasons(headings: list[str], rows: list[list[str]], reasons: list[str]
 
 
 def _place(found: ExplainResponse, waiting: PendingPod | None) -> list[Row]:
-    rows = [("Nominated node", found.nominated_node)] if found.nominated_node else []
+    rows: list[Row] = [("Nominated node", found.nominated_node)] if found.nominated_node else []
     if waiting is None:
         return rows
     rows += [("Queue", f"{waiting.queue}, after {counted(waiting.attempts, 'attempt')}")]
@@ -166,13 +171,23 @@ def _decided(decision: PastDecision) -> Iterator[Row]:
         yield "Result", f"{decision.node}, to which the pod was nominated"
     else:
         yield "Result", decision.node + (f", drawn among {decision.ties} with the same total" if decision.ties > 1 else "")
-        ranked = ", ".join(f"{one.node} {one.total}" if one.HasField("total") else f"{one.node} alone" for one in decision.best)
-        yield "Best nodes", ranked
+        yield "Best nodes", _ranked(decision)
     if decision.rejections:
         rejected = sorted(decision.rejections.items(), key=lambda item: (-item[1], item[0]))
-        told = ", ".join(f"{plugin} {counted(count, 'node')}" for plugin, count in rejected)
-        later = decision.rejections_revision != decision.revision
-        yield "Rejected by", told + (f" (at revision {decision.rejections_revision})" if later else "")
+        told = [f"{plugin} {counted(count, 'node')}" for plugin, count in rejected]
+        if decision.rejections_revision != decision.revision:
+            told[-1] += f" (at revision {decision.rejections_revision})"
+        yield "Rejected by", told
+
+
+def _ranked(decision: PastDecision) -> list[str]:
+    """The best nodes that are remembered and the one that was chosen, which may be another of those that tie."""
+    told = [f"{one.node} {one.total}" if one.HasField("total") else f"{one.node} alone" for one in decision.best]
+    more = decision.ties - len(told)
+    if decision.best and decision.node not in {one.node for one in decision.best}:
+        told.append(f"{decision.node} {decision.best[0].total}")
+        more -= 1
+    return [*told, f"{more} more with the same total"] if more > 0 else told
 
 
 def group_lines(name: str, found: ExplainResponse, waiting: PendingPod | None) -> Iterator[str]:
@@ -202,7 +217,9 @@ def _block(rows: Sequence[Row] | Iterator[Row], indent: str) -> Iterator[str]:
     found = list(rows)
     size = max(len(name) for name, _ in found) + 1
     for name, value in found:
-        first, *more = list(_wrapped(shown(value), " " * (len(indent) + size + _GAP)))
+        text = shown(value) if isinstance(value, str) else ", ".join(shown(part).replace(" ", _UNBROKEN) for part in value)
+        lines = _wrapped(text, " " * (len(indent) + size + _GAP))
+        first, *more = (line.replace(_UNBROKEN, " ") for line in lines)
         yield f"{indent}{f'{name}:'.ljust(size + _GAP)}{first.lstrip()}"
         yield from more
 

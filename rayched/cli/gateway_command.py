@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import socket
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 from urllib.parse import urlsplit
 
 import typer
@@ -18,6 +19,7 @@ from rayched.pki.client_token import TokenFiles
 from rayched.replica.settings import GATEWAY_PORT_DISTANCE, SettingsError
 
 _DEFAULT_LISTEN = "127.0.0.1:7620"
+_LISTENS_SECONDS_MAX: Final = 1.0
 _CONNECTIONS_PER_ADDRESS = 256
 """As GatewayLimits has it."""
 
@@ -98,8 +100,9 @@ def kubeconfig(
     rayched kubeconfig -o rayched.kubeconfig
 
     kubectl takes it by its option of that name, or by $KUBECONFIG. It names the certificate or the token of the context that
-    counts here, and has a context for each gateway: rayched, rayched-1 and so on.
+    counts here, and has a context for each gateway: rayched, rayched-1 and so on. Current is the first one that listens.
     """
+    from rayched.gateway.kubeconfig import context_name
     from rayched.gateway.kubeconfig import kubeconfig as text_of
 
     try:
@@ -114,7 +117,8 @@ def kubeconfig(
         urls = [part.strip().rstrip("/") for part in gateway_addresses.split(",")]
     for url in urls:
         check_gateway(url)
-    text = text_of(urls, namespace, chosen.files if urls[0].startswith("https") else None)
+    current = _first_that_listens(urls)
+    text = text_of(urls, namespace, chosen.files if urls[0].startswith("https") else None, current or 0)
     if output is None:
         out(text.rstrip("\n"))
         return
@@ -127,6 +131,23 @@ def kubeconfig(
     except OSError as error:
         fail(f"--output {output}: cannot be written ({error.strerror or error})")
     note(f"wrote {output}; use it with: kubectl --kubeconfig {output} get pods")
+    if current is None:
+        note(f"warning: no gateway listens at {', '.join(urls)} now")
+    elif len(urls) > 1:
+        other = context_name((current + 1) % len(urls))
+        note(f"kubectl asks one gateway; when its replica is lost: kubectl --kubeconfig {output} config use-context {other}")
+
+
+def _first_that_listens(urls: list[str]) -> int | None:
+    for number, url in enumerate(urls):
+        found = urlsplit(url)
+        port = found.port or (443 if found.scheme == "https" else 80)
+        try:
+            socket.create_connection((found.hostname or "", port), _LISTENS_SECONDS_MAX).close()
+        except OSError:
+            continue
+        return number
+    return None
 
 
 def gateway_beside(endpoint: str, scheme: str) -> str:

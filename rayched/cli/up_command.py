@@ -193,13 +193,25 @@ def _local_pki(directory: Path, replicas: int) -> LocalPki:
 
 def _stay(cluster: LocalCluster, pki: LocalPki | None) -> NoReturn:
     """Looks after the cluster, and issues certificates anew long before they expire, until interrupted. Raises ReplicaFailed."""
-    looked_at = time.monotonic()
+    looked_at, ended = time.monotonic(), set[int]()
     while True:
         time.sleep(_POLL_SECONDS)
         cluster.check()
+        _tell_ended(cluster, ended)
         if pki is not None and time.monotonic() - looked_at > _RENEW_LOOK_SECONDS:
             looked_at = time.monotonic()
             _renew(pki)
+
+
+def _tell_ended(cluster: LocalCluster, told: set[int]) -> None:
+    """Whoever kills a replica to see what happens sees it here as well. `told`: by number, those that were told of before."""
+    for replica in cluster.replicas:
+        if not replica.running and replica.number not in told:
+            told.add(replica.number)
+            code = 0 if replica.process is None else replica.process.returncode
+            how = f"was ended by {signal.Signals(-code).name}" if code < 0 else "has ended"
+            left = sum(one.running for one in cluster.replicas)
+            note(f"replica {replica.number} ({replica.address}) {how}; running are {left} of {len(cluster.replicas)}")
 
 
 def _renew(pki: LocalPki) -> None:

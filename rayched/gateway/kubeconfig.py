@@ -18,12 +18,17 @@ NAME: Final = "rayched"
 """Of the user, and of the first cluster and its context."""
 
 
-def kubeconfig(servers: Sequence[str], namespace: str, files: CallerFiles | None) -> str:
-    """As YAML: a cluster and a context for each server, an address such as https://127.0.0.1:7620; the first is the current one.
+def context_name(number: int) -> str:
+    """Of the server with this place in the list."""
+    return f"{NAME}-{number}" if number else NAME
+
+
+def kubeconfig(servers: Sequence[str], namespace: str, files: CallerFiles | None, current: int = 0) -> str:
+    """As YAML: a cluster and a context for each server, an address such as https://127.0.0.1:7620; `current` is one's place.
 
     `files`: the user's certificate or token; None: there is no TLS.
     """
-    names = [NAME, *(f"{NAME}-{number}" for number in range(1, len(servers)))]
+    names = [context_name(number) for number in range(len(servers))]
     clusters, user = [], dict[str, Any]()
     for name, server in zip(names, servers, strict=True):
         cluster = {"server": server}
@@ -40,7 +45,7 @@ def kubeconfig(servers: Sequence[str], namespace: str, files: CallerFiles | None
         "clusters": clusters,
         "users": [{"name": NAME, "user": user}],
         "contexts": [{"name": name, "context": {"cluster": name, "user": NAME, "namespace": namespace}} for name in names],
-        "current-context": NAME,
+        "current-context": names[current],
     }
     return dump_all([config])
 

@@ -55,6 +55,50 @@ def test_two_headed_blocks_say_when() -> None:
     assert "  Result:      node-000, drawn among 7 with the same total" in told
 
 
+def best_nodes(found: ExplainResponse) -> str:
+    told = lines(found)
+    first = next(number for number, line in enumerate(told) if line.startswith("  Best nodes:"))
+    text = told[first].removeprefix("  Best nodes:").strip()
+    for line in told[first + 1 :]:
+        if not line.startswith("   "):
+            break
+        text += f" {line.strip()}"
+    return text
+
+
+@pytest.mark.parametrize(
+    ("node", "ties", "more"),
+    [
+        ("node-002", 5, ""),
+        ("node-002", 3, ""),
+        ("node-070", 90, ", node-070 1000, 84 more with the same total"),
+        ("node-002", 90, ", 85 more with the same total"),
+        ("node-070", 6, ", node-070 1000"),
+    ],
+)
+def test_the_best_nodes_have_the_chosen_one_among_them_and_say_how_many_more_there_are(node: str, ties: int, more: str) -> None:
+    found = an_answer(2)
+    found.decision.node, found.decision.ties = node, ties
+    assert best_nodes(found) == "node-000 1000, node-001 1000, node-002 1000, node-003 1000, node-004 1000" + more
+
+
+def test_a_name_and_its_number_are_in_one_line() -> None:
+    found = an_answer(2)
+    found.decision.best[2].node = "node-of-" + "x" * 20
+    told = lines(found)
+    (line,) = (line for line in told if "node-of-" in line)
+    assert f"node-of-{'x' * 20} 1000," in line and max(map(len, told)) <= WIDTH
+
+
+def test_nodes_that_several_plugins_reject_are_said_to_be_counted_at_each() -> None:
+    sentence = "  A node that several plugins reject is counted at each of them."
+    found = an_answer(0, 12)
+    assert lines(found)[-1] == sentence
+    for verdict in found.verdicts:
+        del verdict.rejections[1]
+    assert sentence not in lines(found)
+
+
 def test_reasons_are_grouped_unless_nodes_are_asked_for() -> None:
     found = an_answer(0, 12)
     rows = [line.split() for line in lines(found)]

@@ -80,7 +80,9 @@ def open_to_others(directory: Path) -> list[Path]:
     return [path for path in found if path.stat().st_mode & 0o077]
 
 
-def test_without_certificates_whoever_is_on_this_host_is_served(tmp_path: Path, configuration: Path) -> None:
+def test_without_certificates_whoever_is_on_this_host_is_served_and_a_killed_replica_is_told_of(
+    tmp_path: Path, configuration: Path
+) -> None:
     port = free_port()
     words = ["up", "--replicas", "1", "--port", str(port), "--data-dir", str(tmp_path), "--workers", "0", "--insecure-loopback"]
     with started(*words, errors=tmp_path / "errors") as up:
@@ -99,7 +101,12 @@ def test_without_certificates_whoever_is_on_this_host_is_served(tmp_path: Path, 
         remove_context("earlier")
         assert not (tmp_path / "pki").exists()
         assert [path for path in configuration.rglob("*") if path.is_file()] == []
+        (replica,) = processes_with(f"\x00replica\x00--listen\x00127.0.0.1:{port}\x00")
+        os.kill(replica, signal.SIGKILL)
+        told = f"replica 0 (127.0.0.1:{port}) was ended by SIGKILL; running are 0 of 1"
+        wait_until(lambda: (tmp_path / "errors").read_text().count(told) == 1, "up says that its replica was killed")
         assert up.end(signal.SIGTERM, START_SECONDS_MAX) == 0
+    assert (tmp_path / "errors").read_text().count(told) == 1
 
 
 def test_up_tells_what_is_wrong_before_anything_starts(tmp_path: Path, busy_port: int) -> None:

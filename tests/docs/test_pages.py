@@ -7,6 +7,7 @@ stands outside of the blocks that are read is found by its look.
 from __future__ import annotations
 
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -90,6 +91,13 @@ def test_targets_of_make_that_the_text_names_are_there() -> None:
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     named = {words[1] for page in PAGES for words in commands_in_prose(page) if words[0] == "make"}
     assert len(named) >= 5 and named <= targets
+
+
+def test_the_list_of_targets_is_80_columns_wide_at_most() -> None:
+    listed = subprocess.run(
+        ["make", "--silent", "help"], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout.splitlines()
+    assert len(listed) > 40 and max(map(len, listed)) <= 80
 
 
 @pytest.mark.parametrize(

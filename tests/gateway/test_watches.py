@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import socket
 import time
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -169,18 +170,31 @@ def test_what_a_page_in_a_browser_can_send_is_refused(url: str) -> None:
 @pytest.mark.row("KC20", "KC30")
 def test_a_kubeconfig_is_written_once(tmp_path_factory: pytest.TempPathFactory) -> None:
     file = tmp_path_factory.mktemp("config") / "rayched"
-    assert run_here(["kubeconfig", "-o", str(file), "-n", "team", "--server", "127.0.0.1:7420,127.0.0.1:7421"]).code == 0
+    written = run_here(["kubeconfig", "-o", str(file), "-n", "team", "--server", "127.0.0.1:3,127.0.0.1:4"])
+    assert written.code == 0 and "no gateway listens at http://127.0.0.1:203, http://127.0.0.1:204 now" in written.errors[-1]
     assert file.stat().st_mode & 0o777 == 0o600
     found = yaml.safe_load(file.read_text())
     assert [(one["name"], one["cluster"]["server"]) for one in found["clusters"]] == [
-        ("rayched", "http://127.0.0.1:7620"),
-        ("rayched-1", "http://127.0.0.1:7621"),
+        ("rayched", "http://127.0.0.1:203"),
+        ("rayched-1", "http://127.0.0.1:204"),
     ]
     assert {one["context"]["namespace"] for one in found["contexts"]} == {"team"} and found["current-context"] == "rayched"
     again = run_here(["kubeconfig", "-o", str(file)])
     assert again.code == 2 and "is there already" in again.errors[0]
     assert run_here(["kubeconfig", "--gateway", "127.0.0.1:7620"]).code == 2
     assert run_here(["gateway", "--listen", "0.0.0.0:1"]).code == 2
+
+
+def test_the_first_gateway_that_listens_is_the_current_one(tmp_path_factory: pytest.TempPathFactory) -> None:
+    file = tmp_path_factory.mktemp("config") / "rayched"
+    with socket.socket() as silent, socket.socket() as listening:
+        for one in (silent, listening):
+            one.bind(("127.0.0.1", 0))
+        listening.listen()
+        urls = [f"http://127.0.0.1:{one.getsockname()[1]}" for one in (silent, listening, silent)]
+        written = run_here(["kubeconfig", "-o", str(file), "--gateway", ",".join(urls)])
+    assert yaml.safe_load(file.read_text())["current-context"] == "rayched-1"
+    assert written.errors[-1].endswith(f"when its replica is lost: kubectl --kubeconfig {file} config use-context rayched-2")
 
 
 def test_the_stream_has_the_client_of_the_sdk_as_its_measure(rayched: Commands, url: str, namespace: str) -> None:
