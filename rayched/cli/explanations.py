@@ -181,12 +181,8 @@ def _decided(decision: PastDecision) -> Iterator[Row]:
 
 
 def _ranked(decision: PastDecision) -> list[str]:
-    """The best nodes that are remembered and the one that was chosen, which may be another of those that tie."""
     told = [f"{one.node} {one.total}" if one.HasField("total") else f"{one.node} alone" for one in decision.best]
     more = decision.ties - len(told)
-    if decision.best and decision.node not in {one.node for one in decision.best}:
-        told.append(f"{decision.node} {decision.best[0].total}")
-        more -= 1
     return [*told, f"{more} more with the same total"] if more > 0 else told
 
 

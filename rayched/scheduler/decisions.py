@@ -62,7 +62,8 @@ class Decision(NamedTuple):
     ties: int
     """Nodes with the highest total; 0: the pod was nominated to its node, and no plugin scored."""
     best: tuple[tuple[str, int], ...] = ()
-    """The first BEST nodes by falling total, those that tie in the order of their rows. Of one alone the total means nothing."""
+    """The first BEST nodes by falling total, those that tie in the order of their rows. Where more than BEST tie the chosen one
+    is the last in the place of another. Of one alone the total means nothing."""
     rejections: Mapping[str, int] | None = None
     """Nodes by the first plugin that rejects them, of an attempt without a node."""
     n_nodes: int = 0
@@ -295,7 +296,11 @@ class Decisions:
     def _decision(self, chosen: _Chosen, began_next: float) -> Decision:
         batch, began = chosen.batch, chosen.began
         ended = min(began_next, batch.ended)
-        ranked = [*((row, chosen.highest) for row in chosen.best), *chosen.after]
+        best = chosen.best
+        if chosen.row not in best:
+            # It ties with all of them, and comes after them.
+            best = [*best[:-1], chosen.row]
+        ranked = [*((row, chosen.highest) for row in best), *chosen.after]
         return Decision(
             chosen.number,
             chosen.uid,
