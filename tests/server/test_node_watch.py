@@ -15,7 +15,8 @@ from rayched.client.node_agent import NodeAgentClient, NodeState, NodeWatch
 from rayched.client.watching import Event, EventType
 from rayched.server.watching.changes import EventEncoder
 from rayched.server.watching.node_index import select_node
-from rayched.server.watching.watch_hub import Batch, HubLimits, Loss, Lost, NodeSubscription, Subscription, WatchHub
+from rayched.server.watching.subscriptions import Batch, Loss, Lost, NodeSubscription, Subscription
+from rayched.server.watching.watch_hub import HubLimits, WatchHub
 from rayched.store.codec import encode
 from rayched.store.entries import Deleted, Entry
 from rayched.store.keys import Keys

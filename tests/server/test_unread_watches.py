@@ -13,7 +13,7 @@ from rayched.client.errors import ApiError, api_error
 from rayched.server.edge.limits import NO_RATES, EdgeLimits
 from rayched.server.services.watch_service import WatchLimits
 from rayched.server.watching.selection import Selection
-from rayched.server.watching.watch_hub import BYTES_A_BATCH
+from rayched.server.watching.subscriptions import BYTES_A_BATCH
 from rayched.store.entries import Entry
 from rayched.v1.services_pb2 import WatchEvent, WatchRequest
 from rayched.v1.services_pb2_grpc import WatchStub

@@ -16,7 +16,8 @@ from rayched.server.errors import ApiFailure
 from rayched.server.watching.changes import EventEncoder, ObjectChange, unreadable_object
 from rayched.server.watching.node_index import NodeSelection, select_node
 from rayched.server.watching.selection import select
-from rayched.server.watching.watch_hub import Batch, Subscription, WatchHub
+from rayched.server.watching.subscriptions import Batch, Subscription
+from rayched.server.watching.watch_hub import WatchHub
 from rayched.store.codec import encode
 from rayched.store.entries import Deleted, Entry
 from rayched.store.keys import Keys, ObjectKey

@@ -14,8 +14,9 @@ from rayched.api.kinds import NODE, POD, wrap
 from rayched.server.watching.changes import EventEncoder
 from rayched.server.watching.followers import WatchSubscriber
 from rayched.server.watching.selection import select
+from rayched.server.watching.subscriptions import Loss, Lost
 from rayched.server.watching.watch_feed import WatchFeed
-from rayched.server.watching.watch_hub import Loss, Lost, WatchHub
+from rayched.server.watching.watch_hub import WatchHub
 from rayched.store.codec import encode
 from rayched.store.entries import Deleted, Entry
 from rayched.store.keys import Keys, ObjectKey

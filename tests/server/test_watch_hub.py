@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from rayched.api.kinds import EVENT, POD, wrap
 from rayched.server.watching.changes import EventEncoder
 from rayched.server.watching.selection import Selection, select
-from rayched.server.watching.watch_hub import Batch, HubLimits, Loss, Lost, Subscription, WatchHub
+from rayched.server.watching.subscriptions import Batch, Loss, Lost, Subscription
+from rayched.server.watching.watch_hub import HubLimits, WatchHub
 from rayched.store.codec import encode
 from rayched.store.entries import Deleted, Entry
 from rayched.store.keys import Keys
@@ -50,7 +51,13 @@ def revisions_of(script: list[Step]) -> list[list[tuple[int, str | None]]]:
     return groups
 
 
-def expected(groups: list[list[tuple[int, str | None]]], wanted: str, after: int) -> list[tuple[int, str, int]]:
+def namespace_of(pod: int) -> str:
+    return "other" if pod % 2 else "default"
+
+
+def expected(
+    groups: list[list[tuple[int, str | None]]], wanted: str, after: int, namespace: str = ""
+) -> list[tuple[int, str, int]]:
     """Revision, type, pod: by replaying everything. Group i has revision 10 + i."""
     colors: dict[int, str | None] = {}
     found = []
@@ -60,7 +67,7 @@ def expected(groups: list[list[tuple[int, str | None]]], wanted: str, after: int
             was = before is not None and wanted in ("", before)
             is_now = now is not None and wanted in ("", now)
             colors[pod] = color
-            if 10 + index > after and (was or is_now):
+            if 10 + index > after and (was or is_now) and namespace in ("", namespace_of(pod)):
                 found.append((10 + index, "MODIFIED" if was and is_now else "ADDED" if is_now else "DELETED", pod))
     return found
 
@@ -68,11 +75,11 @@ def expected(groups: list[list[tuple[int, str | None]]], wanted: str, after: int
 def feed(hub: WatchHub, revision: int, group: Iterable[tuple[int, str | None]]) -> None:
     changes = []
     for pod, color in group:
-        key = KEYS.object_key(POD, "default", f"pod-{pod}")
+        key = KEYS.object_key(POD, namespace_of(pod), f"pod-{pod}")
         if color is None:
             changes.append(Deleted(key, revision))
         else:
-            value = encode(wrap(a_pod(f"pod-{pod}", namespace="default", labels={"app": color})))
+            value = encode(wrap(a_pod(f"pod-{pod}", namespace=namespace_of(pod), labels={"app": color})))
             changes.append(Entry(key, value, revision, revision))
     hub.changed(changes, revision)
 
@@ -106,22 +113,24 @@ def drained(subscription: Subscription) -> list[tuple[int, str, int]]:
 def test_readers_of_any_speed_see_each_change_once_in_whole_revisions(script: list[Step], data: st.DataObject) -> None:
     groups = revisions_of(script)
     hub = a_hub()
-    readers: list[tuple[str, int, Subscription, list[tuple[int, str, int]]]] = []
+    readers: list[tuple[str, str, int, Subscription, list[tuple[int, str, int]]]] = []
     for index, group in enumerate(groups):
         if data.draw(st.booleans()):
             wanted, after = data.draw(st.sampled_from(["", "red"])), data.draw(st.integers(9, 9 + index))
-            subscription = hub.subscribe(select("Pod", "", f"app={wanted}" if wanted else "", ""), after, lambda: None)
+            namespace = data.draw(st.sampled_from(["", "default", "other"]))
+            selection = select(data.draw(st.sampled_from(["Pod", ""])), namespace, f"app={wanted}" if wanted else "", "")
+            subscription = hub.subscribe(selection, after, lambda: None)
             assert subscription is not None
-            readers.append((wanted, after, subscription, []))
+            readers.append((wanted, namespace, after, subscription, []))
         feed(hub, 10 + index, group)
-        for wanted, after, subscription, seen in readers:
+        for wanted, namespace, after, subscription, seen in readers:
             if data.draw(st.booleans()):
                 batch = subscription.read(events_max=data.draw(st.integers(1, 3)))
                 assert isinstance(batch, Batch)
                 seen += decoded(batch)
-                assert seen == [event for event in expected(groups, wanted, after) if event[0] <= batch.revision]
-    for wanted, after, subscription, seen in readers:
-        assert seen + drained(subscription) == expected(groups, wanted, after)
+                assert seen == [event for event in expected(groups, wanted, after, namespace) if event[0] <= batch.revision]
+    for wanted, namespace, after, subscription, seen in readers:
+        assert seen + drained(subscription) == expected(groups, wanted, after, namespace)
         assert subscription.revision == max(9 + len(groups), after)
 
 
@@ -169,6 +178,31 @@ def test_a_reader_of_another_kind_is_not_lost_by_what_does_not_concern_it() -> N
     batch = nodes.read()
     assert isinstance(batch, Batch)
     assert (batch.events, batch.revision) == ([], 39)
+
+
+def test_changes_of_one_namespace_wake_nobody_in_another_who_is_up_to_date_all_the_same() -> None:
+    hub = a_hub()
+    woken: list[str] = []
+    readers = {
+        namespace: hub.subscribe(select("Pod", namespace, "", ""), 9, lambda namespace=namespace: woken.append(namespace))
+        for namespace in ("default", "other", "")
+    }
+    for reader in readers.values():
+        assert reader is not None
+        drained(reader)
+    for revision in range(10, 60):
+        feed(hub, revision, [(2, "red")])
+    assert woken == ["default", ""]
+    other = readers["other"]
+    assert other is not None and not other.pending
+    batch = other.read()
+    assert isinstance(batch, Batch) and (batch.events, batch.revision) == ([], 59)
+    feed(hub, 60, [(2, "blue"), (1, "red")])
+    assert woken == ["default", "", "other"] and drained(other) == [(60, "ADDED", 1)]
+    other.close()
+    other.close()
+    feed(hub, 61, [(1, "blue")])
+    assert woken == ["default", "", "other"]
 
 
 def test_a_reader_is_woken_once_for_its_kind_until_it_has_read() -> None:
@@ -220,7 +254,7 @@ def test_a_value_that_cannot_be_read_counts_as_no_object() -> None:
     subscription = hub.subscribe(ALL_PODS, 9, lambda: None)
     assert subscription is not None
     feed(hub, 10, [(1, "red")])
-    hub.changed([Entry(KEYS.object_key(POD, "default", "pod-1"), b"\xff", 10, 11)], 11)
+    hub.changed([Entry(KEYS.object_key(POD, namespace_of(1), "pod-1"), b"\xff", 10, 11)], 11)
     feed(hub, 12, [(1, "red")])
     assert drained(subscription) == [(10, "ADDED", 1), (11, "DELETED", 1), (12, "ADDED", 1)]
 

@@ -35,8 +35,9 @@ from rayched.server.watching.node_index import select_node
 from rayched.server.watching.open_streams import OpenStreams
 from rayched.server.watching.present_pages import PresentViews
 from rayched.server.watching.selection import Selection, select
+from rayched.server.watching.subscriptions import BYTES_A_BATCH, EVENTS_A_BATCH, Batch, Loss, Lost, Subscription
 from rayched.server.watching.watch_feed import WatchFeed
-from rayched.server.watching.watch_hub import BYTES_A_BATCH, EVENTS_A_BATCH, Batch, Loss, Lost, Subscription, WatchHub
+from rayched.server.watching.watch_hub import WatchHub
 from rayched.v1.services_pb2 import WatchNodeRequest, WatchRequest
 
 

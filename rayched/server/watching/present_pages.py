@@ -18,7 +18,8 @@ from weakref import WeakValueDictionary
 from rayched.server.admission.turns import Turns
 from rayched.server.watching.changes import EventEncoder
 from rayched.server.watching.selection import Selection
-from rayched.server.watching.watch_hub import BYTES_A_BATCH, EVENTS_A_BATCH, WatchHub
+from rayched.server.watching.subscriptions import BYTES_A_BATCH, EVENTS_A_BATCH
+from rayched.server.watching.watch_hub import WatchHub
 from rayched.store.entries import Entry
 
 

@@ -16,7 +16,8 @@ from typing import Final
 import grpc
 
 from rayched.server.watching.followers import WatchSubscriber
-from rayched.server.watching.watch_hub import Loss, WatchHub
+from rayched.server.watching.subscriptions import Loss
+from rayched.server.watching.watch_hub import WatchHub
 from rayched.store.entries import Change, Entry
 from rayched.store.following import Following
 from rayched.store.io.watcher import Handler, Watcher

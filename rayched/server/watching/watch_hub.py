@@ -9,31 +9,24 @@ No I/O, no clock. One owner: all calls come from the event loop's thread. Nothin
 called when there may be something to read, and must not call back into the hub.
 
 Memory: the present state (one copy of each value) plus the window (bounded by count and bytes). Cost: about 2 µs a change, and
-0.3 µs a change and subscriber.
+0.3 µs a change and subscriber of its kind and namespace; others are not woken.
 """
 
 from __future__ import annotations
 
 import bisect
-import enum
 import itertools
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Final
 
 from rayched.api.kinds import EVENT, NODE, POD, Kind
 from rayched.server.present_state import PresentState
 from rayched.server.watching.changes import EventEncoder, ObjectChange
 from rayched.server.watching.node_index import NodeIndex, NodeSelection
 from rayched.server.watching.selection import Selection
+from rayched.server.watching.subscriptions import Loss, NodeSubscription, Place, Subscription, place_of
 from rayched.store.entries import Deleted, Entry
 from rayched.store.keys import ObjectKey
-
-EVENTS_A_BATCH: Final = 500
-BYTES_A_BATCH: Final = 256 << 10
-"""What a subscriber that does not read holds at most, or one revision."""
-CHANGES_A_READ: Final = 5_000
-"""One read looks at this many changes, so that a subscription that matches nothing cannot occupy the event loop."""
 
 ParseKey = Callable[[bytes], ObjectKey | None]
 """What a key names; None for a key that holds no object."""
@@ -46,154 +39,6 @@ class HubLimits:
 
     changes_max: int = 50_000
     bytes_max: int = 64 << 20
-
-
-class Loss(enum.Enum):
-    """Why a subscription cannot go on in the window."""
-
-    SLOW = "slow"
-    FAILED = "failed"
-    """Nobody feeds the hub any more."""
-    RELISTED = "relisted"
-    """The hub itself missed changes, or cannot prove that it did not, and had to list again."""
-
-
-@dataclass(frozen=True, slots=True)
-class Lost:
-    """The window no longer has what comes after `revision`."""
-
-    reason: Loss
-    revision: int
-
-
-@dataclass(frozen=True, slots=True)
-class Batch:
-    """Encoded events; everything up to `revision` has been read. `more`: there is more to read now."""
-
-    events: list[bytes]
-    revision: int
-    more: bool
-
-
-class Subscription:
-    """A position in the hub's window, for one selection."""
-
-    __slots__ = ("_after", "_hub", "_lost", "_on_ready", "_position", "pending", "revision", "selection")
-
-    def __init__(self, hub: WatchHub, selection: Selection, position: int, revision: int, on_ready: Callable[[], None]) -> None:
-        self._hub = hub
-        self._position = position
-        self._after = revision
-        self._on_ready = on_ready
-        self._lost: Loss | None = None
-        self.selection = selection
-        self.revision = revision
-        """Everything up to here was read."""
-        self.pending = True
-        """There may be something to read."""
-
-    def read(self, events_max: int = EVENTS_A_BATCH, bytes_max: int = BYTES_A_BATCH) -> Batch | Lost:
-        """The next events: whole revisions, at most about `events_max` and `bytes_max`, possibly none."""
-        if self._lost is not None:
-            return Lost(self._lost, self.revision)
-        hub, selection = self._hub, self.selection
-        window, encoder = hub.window, hub.encoder
-        start = self._position - hub.first
-        stop = min(len(window), start + CHANGES_A_READ)
-        events: list[bytes] = []
-        size = 0
-        index = start
-        while index < len(window):
-            change = window[index]
-            begins = change.revision != self.revision
-            if begins and (index >= stop or len(events) >= events_max or size >= bytes_max):
-                break
-            # A watch may begin ahead of what the hub has seen.
-            if change.revision > self._after and selection.covers(change.key):
-                event = encoder.encode(change, selection)
-                if event is not None:
-                    if begins and events and size + len(event) > bytes_max:
-                        break
-                    events.append(event)
-                    size += len(event)
-            self.revision = max(self.revision, change.revision)
-            index += 1
-        self._position = hub.first + index
-        self.pending = index < len(window)
-        if not self.pending:
-            self.revision = max(self.revision, hub.revision)
-        return Batch(events, self.revision, self.pending)
-
-    def close(self) -> None:
-        self._hub.subscriptions.discard(self)
-
-    # ---- called by the hub
-
-    def wake(self) -> None:
-        if not self.pending:
-            self.pending = True
-            self._on_ready()
-
-    def trimmed(self, first: int, floor: int) -> None:
-        """The window begins at position `first` now, and lacks the changes up to revision `floor`."""
-        if self._position >= first or self._lost is not None:
-            return
-        if self.pending:
-            self._hub.overflows += 1
-            self.lose(Loss.SLOW)
-        else:
-            self._position = first
-            self.revision = max(self.revision, floor)
-
-    def lose(self, reason: Loss) -> None:
-        self._lost = reason
-        self.pending = True
-        self._on_ready()
-
-
-class NodeSubscription(Subscription):
-    """A position in the window, for one node: its own changes are all that is looked at."""
-
-    __slots__ = ("_index", "node")
-
-    def __init__(
-        self,
-        hub: WatchHub,
-        selection: NodeSelection,
-        index: NodeIndex,
-        position: int,
-        revision: int,
-        on_ready: Callable[[], None],
-    ) -> None:
-        super().__init__(hub, selection, position, revision, on_ready)
-        self._index = index
-        self.node = selection.node
-
-    def read(self, events_max: int = EVENTS_A_BATCH, bytes_max: int = BYTES_A_BATCH) -> Batch | Lost:
-        if self._lost is not None:
-            return Lost(self._lost, self.revision)
-        hub = self._hub
-        events: list[bytes] = []
-        size = 0
-        for position in self._index.positions(self.node, self._position):
-            change = hub.window[position - hub.first]
-            begins = change.revision != self.revision
-            if begins and (len(events) >= events_max or size >= bytes_max):
-                return Batch(events, self.revision, True)
-            event = hub.encoder.encode(change, self.selection) if change.revision > self._after else None
-            if event is not None:
-                if begins and events and size + len(event) > bytes_max:
-                    return Batch(events, self.revision, True)
-                events.append(event)
-                size += len(event)
-            self.revision, self._position = max(self.revision, change.revision), position + 1
-        self._position = hub.first + len(hub.window)
-        self.pending = False
-        self.revision = max(self.revision, hub.revision)
-        return Batch(events, self.revision, False)
-
-    def close(self) -> None:
-        self._hub.leave_node(self)
 
 
 class WatchHub:
@@ -218,8 +63,8 @@ class WatchHub:
         self._nodes: NodeIndex | None = None
         """None: nobody has asked for one node yet, or not since the last list."""
         self._on_nodes: dict[str, set[NodeSubscription]] = {}
-        self.subscriptions: set[Subscription] = set()
-        """But those of single nodes."""
+        self._at: dict[Place, set[Subscription]] = {}
+        """Who watches a kind and a namespace."""
         self.overflows = 0
         """Subscriptions lost because nobody read them in time."""
 
@@ -248,7 +93,7 @@ class WatchHub:
         # Before they are added: a delivery larger than the window is still there for those who read it at once.
         if len(self.window) > self._limits.changes_max or self._window_bytes > self._limits.bytes_max:
             self._trim()
-        kinds, nodes = set[str](), set[str]()
+        places, nodes = dict[Place, int](), set[str]()
         for item in changes:
             key = self._parse(item.key)
             if key is None:
@@ -261,18 +106,20 @@ class WatchHub:
             if self._nodes is not None:
                 concerned = self._nodes.changed(self.first + len(self.window), change)
                 nodes |= self._on_nodes.keys() if concerned is None else concerned
+            places.setdefault((key.kind, key.namespace), self.first + len(self.window))
             self.window.append(change)
             self._window_bytes += change.size
-            kinds.add(key.kind)
             self._changed_at[key.kind] = item.mod_revision
         self.revision = max(self.revision, revision)
-        for subscription in self.subscriptions:
-            wanted = subscription.selection.kind
-            if wanted is None or wanted.name in kinds:
-                subscription.wake()
+        # In the order of the changes, so that the first one that wakes somebody is the first that concerns it.
+        for (kind, namespace), position in places.items():
+            of_any_kind = () if kind == EVENT.name else (("", namespace), ("", ""))
+            for place in ((kind, namespace), (kind, ""), *of_any_kind):
+                for subscription in self._at.get(place, ()):
+                    subscription.wake(position)
         for node in nodes & self._on_nodes.keys():
             for watching in self._on_nodes[node]:
-                watching.wake()
+                watching.wake(self.first)
 
     def lose_all(self, reason: Loss) -> None:
         """Ends all subscriptions."""
@@ -291,8 +138,16 @@ class WatchHub:
             self._on_nodes.setdefault(selection.node, set()).add(found)
             return found
         subscription = Subscription(self, selection, self.first + index, after_revision, on_ready)
-        self.subscriptions.add(subscription)
+        self._at.setdefault(place_of(selection), set()).add(subscription)
         return subscription
+
+    def leave(self, subscription: Subscription) -> None:
+        """It is over; repeated, nothing."""
+        place = place_of(subscription.selection)
+        watching = self._at.get(place, set())
+        watching.discard(subscription)
+        if not watching:
+            self._at.pop(place, None)
 
     def leave_node(self, subscription: NodeSubscription) -> None:
         """It is over; repeated, nothing."""
@@ -309,6 +164,11 @@ class WatchHub:
             for position, change in enumerate(self.window, self.first):
                 index.was_changed(position, change)
         return self._nodes
+
+    @property
+    def subscriptions(self) -> Iterable[Subscription]:
+        """But those of single nodes."""
+        return itertools.chain.from_iterable(self._at.values())
 
     def _everybody(self) -> tuple[Subscription, ...]:
         return (*self.subscriptions, *itertools.chain.from_iterable(self._on_nodes.values()))
