@@ -19,8 +19,8 @@ from rayched.cli import printing
 from rayched.cli.rehearsal import RehearsalFailed
 from rayched.replica.ray.processes import alive
 
-_STARVED_BYTES = 48 << 20
-"""Less than the modules of a gateway take."""
+_STARVED_BYTES = 32 << 20
+"""Less than the modules of a gateway take, some 45 MiB."""
 _NONSENSE = b"[" * (3 << 20)
 _FLOODERS = 8
 _HELD_MAX = 400

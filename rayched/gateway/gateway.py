@@ -21,6 +21,7 @@ from rayched.client.contexts import choose
 from rayched.client.gateway_client import AsyncGatewayClient
 from rayched.gateway.front import GatewayFront
 from rayched.gateway.gateway_tls import GatewayTls
+from rayched.gateway.http_log import HTTP_LOG
 from rayched.gateway.identity import CallerIdentity, CallerJudge
 from rayched.gateway.limits import BODY_BYTES_MAX, BodyBudget, GatewayLimits, listening
 from rayched.gateway.statuses import StatusFailure
@@ -108,6 +109,7 @@ async def run(settings: GatewaySettings, listens: Callable[[str], None]) -> None
         runner = web.AppRunner(
             application,
             access_log=None,
+            logger=HTTP_LOG,
             handler_cancellation=True,
             shutdown_timeout=_SHUTDOWN_SECONDS,
             handle_signals=False,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlsplit
 
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 
 from rayched.gateway import bodies
 from rayched.gateway.protobuf_bodies import CONTENT_TYPE, PREFIX
-from tests.cli.cluster import Commands, a_pod_text
+from tests.cli.cluster import Commands, a_pod_text, started
 from tests.gateway.requests import WatchLines, ask
 
 pytestmark = pytest.mark.cluster
@@ -285,3 +286,27 @@ def test_long_texts_are_refused_in_words_wherever_they_stand(url: str) -> None:
         for method in ("GET", "PUT", "PATCH", "DELETE"):
             answer = ask(url, place, method, b"{}", {"Content-Type": bodies.MERGE_PATCH if method == "PATCH" else JSON})
             assert answer.status < 500, (method, place[:60], answer.body[:300])
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"GET /api HTTP/1.1\r\nHost: a\r\nX-Null: \x00\r\n",
+        b"GET /api?" + b"a" * 9_000 + b" HTTP/1.1\r\nHost: a\r\n",
+        b"GET /api HTTP/1.1\r\nHost: a\r\nContent-Length: many\r\n",
+        b"\x1b[2J is no request\r\n",
+    ],
+    ids=["a header with a null", "a long line", "a length that is no number", "no request"],
+)
+def test_bytes_that_are_no_http_are_refused_and_leave_no_line_in_the_log(rayched: Commands, tmp_path: Path, line: bytes) -> None:
+    errors = tmp_path / "errors"
+    with started("gateway", "--listen", "127.0.0.1:0", "--server", rayched.server, errors=errors) as running:
+        place = urlsplit(running.line_with("is served at").rpartition(" ")[2])
+        before = errors.read_text()
+        for _ in range(3):
+            with socket.create_connection((place.hostname or "", place.port or 0), 10.0) as connection:
+                connection.sendall(line + b"\r\n")
+                assert connection.recv(4_096).startswith((b"HTTP/1.1 400 ", b"HTTP/1.0 400 "))
+        # What is asked afterwards is logged after it.
+        assert ask(f"http://{place.netloc}", "/version").status == 200
+        assert errors.read_text() == before
