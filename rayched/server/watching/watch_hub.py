@@ -166,9 +166,9 @@ class WatchHub:
         return self._nodes
 
     @property
-    def subscriptions(self) -> Iterable[Subscription]:
-        """But those of single nodes."""
-        return itertools.chain.from_iterable(self._at.values())
+    def subscriptions(self) -> list[Subscription]:
+        """But those of single nodes. From any thread: nothing of Python's runs while a set is copied."""
+        return [one for watching in tuple(self._at.values()) for one in tuple(watching)]
 
     def _everybody(self) -> tuple[Subscription, ...]:
         return (*self.subscriptions, *itertools.chain.from_iterable(self._on_nodes.values()))
