@@ -114,12 +114,12 @@ class Subscription:
 
     # ---- called by the hub
 
-    def wake(self, position: int) -> None:
-        """The change at this position may concern it, and none before it that it has not been woken for."""
+    def wake(self, position: int, revision: int) -> None:
+        """The change at this position, after `revision`, may concern it, and none before it that it was not woken for."""
         if not self.pending:
             self.pending = True
             # What lies between concerns others.
-            self._position = max(self._position, position)
+            self._position, self.revision = max(self._position, position), max(self.revision, revision)
             self._on_ready()
 
     def trimmed(self, first: int, floor: int) -> None:

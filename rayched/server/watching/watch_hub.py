@@ -94,6 +94,7 @@ class WatchHub:
         if len(self.window) > self._limits.changes_max or self._window_bytes > self._limits.bytes_max:
             self._trim()
         places, nodes = dict[Place, int](), set[str]()
+        before_this, start = self.revision, self.first + len(self.window)
         for item in changes:
             key = self._parse(item.key)
             if key is None:
@@ -116,10 +117,10 @@ class WatchHub:
             of_any_kind = () if kind == EVENT.name else (("", namespace), ("", ""))
             for place in ((kind, namespace), (kind, ""), *of_any_kind):
                 for subscription in self._at.get(place, ()):
-                    subscription.wake(position)
+                    subscription.wake(position, before_this)
         for node in nodes & self._on_nodes.keys():
             for watching in self._on_nodes[node]:
-                watching.wake(self.first)
+                watching.wake(start, before_this)
 
     def lose_all(self, reason: Loss) -> None:
         """Ends all subscriptions."""
