@@ -15,7 +15,8 @@ Else get the epoch key                                            nothing at all
   could each pass on the state that the other ends. `split` keeps them apart, in order.
 * A key in `also` that ends with a slash stands for all keys below it: none of them was written after that revision. It does not
   notice deletions.
-* A write that stands for many (`TogetherPut`) is one nested transaction with all their conditions and puts, alone in its request.
+* A write that stands for many (`TogetherPut`) is one nested transaction with all their conditions and puts. Small ones share a
+  request, as far as etcd's default limit of operations goes; a larger one is alone in its own.
 * A creation may leave a mark: a key that others rely on, put once for all writes of a transaction that name it, whether these
   pass their conditions or not. A mark may so be moved by nothing, never left where it was by something.
 * Up to 100 writes or 1 MiB a transaction. What etcd refuses as it stands is taken apart (`halves`), down to single writes.
@@ -49,6 +50,8 @@ the largest of them together."""
 TOGETHER_MAX: Final = 1_000
 """The same of a write that is a transaction of its own (`TogetherPut`). rayched's own etcd takes 1,100 operations; one that is
 left at its default of 128 refuses larger ones."""
+OPERATIONS_MAX: Final = 128
+"""etcd's default limit, of the operations and comparisons on each path through nested transactions."""
 _WRITES_AND_MARKS_MAX: Final = 128 - 1 - ALSO_MAX
 """Operations beside those of the largest write."""
 _BYTES_A_COMPARISON: Final = 32
@@ -88,7 +91,7 @@ class GuardedPut(NamedTuple):
 class TogetherPut(GuardedPut):
     """A put that stands for many: all of `with_puts` happen with it or none does, and it compares far more keys than others may.
 
-    It is sent alone.
+    It is sent alone, or with others as far as `further_max` goes.
     """
 
     __slots__ = ()
@@ -207,6 +210,12 @@ def _are_one_batch(writes: Sequence[Write], bytes_max: int) -> bool:
     return all(key not in written or key in _keys_written(write) for write in writes for key, _ in write.also)
 
 
+def further_max(n_writes: int) -> int:
+    """So many further keys each of several `TogetherPut` in one transaction may compare, or put."""
+    # The transaction's writes, and the write's own key, are on the path as well.
+    return OPERATIONS_MAX - n_writes - 1
+
+
 def build(guard: Guard | None, writes: Sequence[Write]) -> bytes:
     """The TxnRequest for one batch, serialised. Raises RequestTooLarge for what no etcd is asked to take."""
     if not writes or len(writes) > WRITES_MAX:
@@ -215,7 +224,9 @@ def build(guard: Guard | None, writes: Sequence[Write]) -> bytes:
     for write in writes:
         also, with_puts = write.also, write.with_puts
         if len(also) > ALSO_MAX or len(with_puts) > ALSO_MAX:
-            most = TOGETHER_MAX if isinstance(write, TogetherPut) and len(writes) == 1 else ALSO_MAX
+            most = ALSO_MAX
+            if isinstance(write, TogetherPut):
+                most = TOGETHER_MAX if len(writes) == 1 else further_max(len(writes))
             if max(len(also), len(with_puts)) > most:
                 found = f"a write with {len(also)} further keys and {len(with_puts)} puts"
                 raise RequestTooLarge(f"{found}: want at most {most}")

@@ -10,6 +10,7 @@ import pytest
 from tests.core.builders import a_node, a_pod
 from tests.core.grouped import (
     a_group,
+    a_member,
     bound_of,
     group_key,
     later,
@@ -30,6 +31,42 @@ def test_a_group_of_54_is_bound_in_one_revision() -> None:
     replica.settle()
     assert len(bound_of(replica)) == 54
     assert len(set(revisions_of_bindings(replica.store).values())) == 1
+
+
+def having_decided_small_groups(count: int, members: int, operations: int) -> Replica:
+    replica = a_replica(*(f"n{number}" for number in range(count)))
+    replica.store.txn_ops_max = operations
+    for group in range(count):
+        put_group(replica.store, a_group(f"g{group:02}", members))
+        for number in range(members):
+            put_pod(replica.store, a_member(f"g{group:02}-{number}", f"g{group:02}", cpu="100m"))
+    decide(replica)
+    while replica.core.decide():
+        pass
+    replica.turn()
+    return replica
+
+
+@pytest.mark.parametrize("operations", [128, 20], ids=["etcd's default", "a store that takes one at a time"])
+def test_small_groups_share_a_request_in_which_each_is_bound_or_refused(operations: int) -> None:
+    replica = having_decided_small_groups(20, 3, operations)
+    assert [(send.op, send.n_writes) for send in replica.to_store] == [("group", 20)]
+    replica.store.delete(key_of("g07-1"))
+    replica.settle()
+    assert {group: len(bound_of(replica, group)) for group in map("g{:02}".format, range(20))} == {
+        group: 0 if group == "g07" else 3 for group in map("g{:02}".format, range(20))
+    }
+    revisions = set(revisions_of_bindings(replica.store).values())
+    assert len(revisions) == 1 if operations == 128 else len(revisions) > 1
+
+
+def test_a_request_has_no_more_groups_than_the_largest_of_them_leaves_operations_for() -> None:
+    replica = having_decided_small_groups(40, 30, 128)
+    sent = [send.n_writes for send in replica.to_store]
+    assert sum(sent) == 40 and 1 < len(sent) < 10
+    replica.settle()
+    assert len(replica.bound()) == 1_200
+    assert len(set(revisions_of_bindings(replica.store).values())) == len(sent), "none was refused, and taken apart"
 
 
 @pytest.mark.row("G41")

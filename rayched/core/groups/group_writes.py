@@ -1,4 +1,4 @@
-"""The writes of pod groups: a placement in one transaction, and the condition that says why a group has none.
+"""The writes of pod groups: a placement as one transaction, and the condition that says why a group has none.
 
 ```
 If   epoch, the PodGroup, each member, each distinct node, and what tells of pods that took room there, are as they were,
@@ -9,6 +9,7 @@ Else read them
 
 * The PodGroup carries the attempt, so that an answer that was lost is told from a refusal; where the PodGroup has gone meanwhile,
   its members tell.
+* Small placements share a request, each as a transaction of its own within it: one may be refused, and the others written.
 * A refusal is a lost race: all of it is taken back, and the group is decided again when the cache shows what refused it.
 * A group whose member, or whose own object, has a status write under way waits for that.
 
@@ -33,11 +34,13 @@ from rayched.core.writes.statuses import STATUS_PERIOD_SECONDS, StatusWrites
 from rayched.scheduler.attempt import Attempt, AttemptFailure
 from rayched.scheduler.scheduler import Scheduler
 from rayched.store.codec import encode
-from rayched.store.transactions import Committed, Conflict, GuardedPut, Outcome, TogetherPut
+from rayched.store.transactions import BYTES_MAX, WRITES_MAX, Committed, Conflict, GuardedPut, Outcome, TogetherPut, further_max
 from rayched.v1.meta_pb2 import Condition
 from rayched.v1.storage_pb2 import LeaderWrite
 from rayched.v1.workloads_pb2 import Object, PodGroup
 
+_SHARED_BYTES_MAX: Final = BYTES_MAX // 2
+"""A transaction with so many bytes takes no further placement."""
 OP_GROUP: Final = "group"
 """What a leader's write of a PodGroup is for."""
 INITIALLY_SCHEDULED: Final = "PodGroupInitiallyScheduled"
@@ -232,19 +235,31 @@ class GroupCommits:
         """The epoch is over: answers still to come are ignored."""
         self._sent.clear()
 
-    def next(self, epoch: int, now_unix: float, unsent: list[UnsentGroup]) -> TogetherPut | None:
-        """The next placement's write, which counts as sent; placements that end here go into `unsent`."""
-        for decided in list(self._decided):
+    def batch(self, epoch: int, now_unix: float, unsent: list[UnsentGroup]) -> list[TogetherPut]:
+        """The next writes of placements, as many as share a transaction, counted as sent. Those that end here go to `unsent`."""
+        writes: list[TogetherPut] = []
+        staying: list[DecidedGroup] = []
+        size = longest = 0
+        for place, decided in enumerate(self._decided):
             if self._conditions.is_busy(decided.uid) or any(self._statuses.is_busy(one.uid) for one in decided.attempts):
+                staying.append(decided)
                 continue
-            self._decided.remove(decided)
+            # Members, their nodes, what tells of pods that took room there, and the plan.
+            longest = max(longest, len(decided.attempts) + 2 * len(decided.guards) + 1)
+            n_writes = len(writes) + 1
+            if writes and (n_writes > WRITES_MAX or longest > further_max(n_writes) or size > _SHARED_BYTES_MAX):
+                staying += self._decided[place:]
+                break
             built = self._build(decided, epoch, now_unix)
             if isinstance(built, TogetherPut):
                 self._sent[built.attempt] = decided
-                return built
-            self._take_back(decided)
-            unsent.append(built)
-        return None
+                writes.append(built)
+                size += len(built.value) + sum(len(value) for _, value in built.with_puts)
+            else:
+                self._take_back(decided)
+                unsent.append(built)
+        self._decided = staying
+        return writes
 
     def is_mine(self, write: GuardedPut) -> bool:
         return write.attempt in self._sent

@@ -275,7 +275,10 @@ class GroupMembership:
 
     def state_of(self, name: str) -> GroupState:
         """The group of this name, from now on known if it was not."""
-        return self._groups.setdefault(name, GroupState(name))
+        state = self._groups.get(name)
+        if state is None:
+            state = self._groups[name] = GroupState(name)
+        return state
 
     def prune(self, state: GroupState) -> None:
         """A group of which nothing is left is forgotten."""

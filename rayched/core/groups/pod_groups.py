@@ -292,16 +292,16 @@ class PodGroups:
         return any(len(part) > 0 for part in (self._commits, self._rooms, self._plans))
 
     def send_placements(self, guard: Guard, now: float, now_unix: float) -> Iterator[Send]:
-        """Placements that may go now, and room that is made, each in a transaction of its own, and what plans have come to."""
+        """Placements that may go now, room that is made, and what plans have come to."""
         yield from self._room.send(guard, now, now_unix)
         yield from self._plans.send(guard, now, now_unix)
         self._settle_plans(now)
         unsent: list[UnsentGroup] = []
         while self._window.room:
-            write = self._commits.next(guard.epoch, now_unix, unsent)
-            if write is None:
+            writes = self._commits.batch(guard.epoch, now_unix, unsent)
+            if not writes:
                 break
-            yield self._window.send([write], guard, op=OP_GROUP)
+            yield self._window.send(writes, guard, op=OP_GROUP)
         self._end_unsent(unsent, now)
 
     def _end_unsent(self, unsent: Iterable[UnsentGroup], now: float) -> None:
