@@ -45,15 +45,17 @@ WISHES: dict[str, tuple[Callable[[PodBuilder], PodBuilder], float]] = {
 
 
 class RankingSerial(Serial):
-    """Keeps the best nodes of the last pod as well."""
+    """Keeps the best nodes of the last pod as well; the chosen one is the last of those that tie where it would be left out."""
 
     best: tuple[tuple[str, int], ...] = ()
 
     def place(self, uid: str, pod: Pod) -> str:
         rows = Engine(self.snapshot, self._profile).explain(self._templates.intern(pod)).rows
         ranked = sorted((-int(rows.total[i]), int(row)) for i, row in enumerate(rows.index) if rows.feasible[i])
-        self.best = tuple((self.snapshot.name_of(row), -total) for total, row in ranked[:BEST])
-        return super().place(uid, pod)
+        best = tuple((self.snapshot.name_of(row), -total) for total, row in ranked[:BEST])
+        chosen = super().place(uid, pod)
+        self.best = best if not chosen or chosen in dict(best) else (*best[:-1], (chosen, best[0][1]))
+        return chosen
 
 
 def a_cluster(random: Random) -> list[Node]:
