@@ -162,7 +162,7 @@ idle: $(STAMP) ## what three replicas without work cost: make idle [ARGS="--minu
 queue-bench: $(STAMP) ## the queue, and what waiting pods cost the others
 	@$(BIN)/python -m benchmarks.queue
 
-bench: $(STAMP) ## pods a second beside kube-scheduler's: make bench [DEPTH=engine|scheduler|cluster] [JSON=FILE]
+bench: $(STAMP) ## pods a second beside kube-scheduler's: make bench [DEPTH=cluster] [WORKLOADS=A,B] [JSON=FILE]
 	@$(BIN)/python -m benchmarks.bench --depth $(or $(DEPTH),scheduler) $(if $(WORKLOADS),--workloads $(WORKLOADS)) $(if $(JSON),--json $(JSON)) $(ARGS)
 
 bench-quick: $(STAMP) ## a small set in under a minute; fails at half the speed

@@ -52,7 +52,7 @@ TOGETHER_MAX: Final = 1_000
 left at its default of 128 refuses larger ones."""
 OPERATIONS_MAX: Final = 128
 """etcd's default limit, of the operations and comparisons on each path through nested transactions."""
-_WRITES_AND_MARKS_MAX: Final = 128 - 1 - ALSO_MAX
+_WRITES_AND_MARKS_MAX: Final = OPERATIONS_MAX - 1 - ALSO_MAX
 """Operations beside those of the largest write."""
 _BYTES_A_COMPARISON: Final = 32
 """What a comparison or an operation costs on the wire besides keys and values."""

@@ -18,6 +18,7 @@ from rayched.scheduler.decisions import BEST
 from rayched.v1.core_pb2 import Node, Pod
 from tests.plugins.builders import PodBuilder, a_node, a_pod, pods_with
 from tests.plugins.engine_case import Case, profile
+from tests.scheduler.best_nodes import told_best
 from tests.scheduler.test_against_serial import HOST, ZONE, Memoised, Serial
 
 SEEDS = 4
@@ -45,16 +46,16 @@ WISHES: dict[str, tuple[Callable[[PodBuilder], PodBuilder], float]] = {
 
 
 class RankingSerial(Serial):
-    """Keeps the best nodes of the last pod as well; the chosen one is the last of those that tie where it would be left out."""
+    """Keeps the best nodes of the last pod as well."""
 
     best: tuple[tuple[str, int], ...] = ()
 
     def place(self, uid: str, pod: Pod) -> str:
         rows = Engine(self.snapshot, self._profile).explain(self._templates.intern(pod)).rows
         ranked = sorted((-int(rows.total[i]), int(row)) for i, row in enumerate(rows.index) if rows.feasible[i])
-        best = tuple((self.snapshot.name_of(row), -total) for total, row in ranked[:BEST])
+        named = [(self.snapshot.name_of(row), -total) for total, row in ranked[:BEST]]
         chosen = super().place(uid, pod)
-        self.best = best if not chosen or chosen in dict(best) else (*best[:-1], (chosen, best[0][1]))
+        self.best = told_best(named, chosen)
         return chosen
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from random import Random
 from typing import Any, cast
 
@@ -19,6 +18,7 @@ from rayched.snapshot.snapshot import Snapshot
 from rayched.snapshot.templates import PodTemplate, TemplateTable
 from rayched.testing import InProcessCluster, a_node, a_pod
 from rayched.v1.core_pb2 import Node, Pod
+from tests.scheduler.best_nodes import told_best
 
 
 def decision_of(cluster: InProcessCluster, pod: Pod) -> Decision:
@@ -33,14 +33,6 @@ def some_nodes(random: Random) -> list[Node]:
         a_node(f"n{number}", cpu=str(random.choice((2, 4, 8))), memory="32Gi", unschedulable=random.random() < 0.2)
         for number in range(random.randrange(1, 24))
     ]
-
-
-def best_of(feasible: Sequence[Any], chosen: str) -> tuple[tuple[str, int], ...]:
-    """`feasible` by falling total and ascending row, with the chosen node last of those that tie where it would be left out."""
-    best = [(node.node_name, node.total) for node in feasible[:BEST]]
-    if chosen not in dict(best):
-        best[-1] = chosen, feasible[0].total
-    return tuple(best)
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -63,7 +55,7 @@ def test_a_decision_is_kept_with_the_best_five_as_the_full_evaluation_has_them(s
         assert found.node_name == placed.node_of(pod) == feasible[draw(0, found.number, ties) if ties > 1 else 0].node_name
         assert found.ties == ties
         if len(feasible) > 1:
-            assert found.best == best_of(feasible, found.node_name)
+            assert found.best == told_best([(node.node_name, node.total) for node in feasible], found.node_name)
         else:
             assert [name for name, _ in found.best] == [feasible[0].node_name]
         few_tied += ties < BEST < len(feasible)
@@ -85,7 +77,7 @@ def test_the_best_five_are_right_also_in_a_long_run_of_equal_pods_where_few_node
         asked.place(pod)
         run.place(pod)
         found = decision_of(run, pod)
-        assert found.best == best_of(feasible, found.node_name), number
+        assert found.best == told_best([(node.node_name, node.total) for node in feasible], found.node_name), number
         few_tied += found.ties < BEST
     assert few_tied > 20
 
