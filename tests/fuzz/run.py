@@ -11,6 +11,7 @@ level. Exit code 1 where a demand is missed. Limits of rates are lifted, so that
 from __future__ import annotations
 
 import argparse
+import shutil
 import sys
 import tempfile
 import time
@@ -67,11 +68,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--requests", type=int, default=REQUESTS)
     parser.add_argument("--seed", type=int, default=1)
     given = parser.parse_args(arguments)
-    with tempfile.TemporaryDirectory(prefix="rayched-fuzz-") as directory:
-        report = fuzz(Path(directory), given.requests, given.seed)
+    directory = Path(tempfile.mkdtemp(prefix="rayched-fuzz-"))
+    report = fuzz(directory, given.requests, given.seed)
     print(f"seed {given.seed}, the cluster put back every {RESTORED_EVERY} requests")
     print("\n".join(report.table()))
-    return 1 if report.faults else 0
+    if report.faults:
+        print(f"the replica's log is below {directory}")
+        return 1
+    shutil.rmtree(directory)
+    return 0
 
 
 if __name__ == "__main__":

@@ -69,6 +69,24 @@ def test_without_an_incarnation_nothing_is_written_where_an_agent_has_one(nodes:
         assert set(refusals(nodes, 0).values()) == {None}, "it is the guard that refuses"
 
 
+@pytest.mark.parametrize("incarnation", [-1, -(2**63)])
+def test_an_incarnation_that_is_no_revision_is_refused_and_of_heartbeats_it_alone(
+    nodes: NodesOverModel, incarnation: int
+) -> None:
+    nodes.begin(registration("one", "a"))
+    invalid = grpc.StatusCode.INVALID_ARGUMENT
+    calls: dict[str, Callable[[], object]] = {
+        "node": lambda: nodes.report_node("one", incarnation, NodeStatus()),
+        "pod": lambda: nodes.report_pods("one", incarnation, [update("web")]),
+        "event": lambda: nodes.report_events("one", incarnation, [event(nodes)]),
+    }
+    for call in calls.values():
+        with pytest.raises(ApiError, match=f"incarnation: found {incarnation}, want 0 or the revision") as refused:
+            call()
+        assert refused.value.code is invalid
+    assert list(nodes.live("one", incarnation).superseded) == ["one"]
+
+
 def test_an_agent_of_many_nodes_reports_on_pods_of_those_alone_that_have_no_other(nodes: NodesOverModel) -> None:
     nodes.begin(registration("one", "a"))
     nodes.begin(registration("two", ""))

@@ -73,6 +73,12 @@ class Incarnation:
     replaced_before: int
 
 
+def refuse_negative(incarnation: int) -> None:
+    """An incarnation is a revision of etcd, and a write cannot even be built that compares a key with less than none."""
+    if incarnation < 0:
+        raise invalid(f"incarnation: found {incarnation}, want 0 or the revision that a registration answered with")
+
+
 class Incarnations:
     """Any replica serves them."""
 
@@ -85,6 +91,7 @@ class Incarnations:
 
     def reporting(self, node: str, incarnation: int) -> ReportingAgent:
         """Raises ApiFailure."""
+        refuse_negative(incarnation)
         if incarnation and not node:
             raise invalid(f"node: is required with incarnation {incarnation}")
         return ReportingAgent(node, incarnation, self)

@@ -49,6 +49,7 @@ from rayched.server.services.incarnations import (
     Incarnation,
     Incarnations,
     ReportingAgent,
+    refuse_negative,
 )
 from rayched.server.services.node_events import NodeEvents
 from rayched.server.services.pod_status_updates import StatusUpdate, settle, without_repetition, write_for
@@ -146,6 +147,7 @@ class NodeService:
 
     async def update_node_status(self, request: UpdateNodeStatusRequest, call: Call) -> UpdateNodeStatusResponse:
         target = self._objects.target_of(NODE, "", request.name)
+        refuse_negative(request.incarnation)
         is_agent = node_of(call.identity) is not None
 
         def edit(stored: AnyObject) -> list[FieldError]:
