@@ -14,7 +14,7 @@ from rayched.core.groups.group_preemption import run
 from rayched.v1.workloads_pb2 import PodGroup
 from tests.core.builders import a_pod
 from tests.core.grouped import a_group, a_member, audited, bound_of, change_pod, later, put_group, put_members
-from tests.core.leading import a_replica, key_of, put_pod
+from tests.core.leading import a_replica, decide, key_of, put_pod
 from tests.core.replica import Replica
 
 
@@ -60,6 +60,19 @@ def ending(replica: Replica) -> list[str]:
 def events_of(replica: Replica, reason: str) -> list[str]:
     entries = [entry.value for key, entry in replica.store.now.items() if b"/events/" in key]
     return [reason for value in entries if reason.encode() in value]
+
+
+def test_a_gang_whose_binding_is_answered_before_it_is_seen_is_never_incomplete(leader: Replica) -> None:
+    put_group(leader.store, annotated(release=0))
+    put_members(leader.store, 3, cpu="3")
+    decide(leader)
+    leader.turn()
+    assert leader.arrive() and leader.answer()
+    # All three in one delivery: the cache has read the last before the group hears of the first.
+    assert leader.watch()
+    later(leader, 5.0)
+    assert len(leader.bound()) == 3 and not ending(leader)
+    assert events_of(leader, "GroupIncomplete") == []
 
 
 @pytest.mark.row("G47")

@@ -78,13 +78,14 @@ class IncompleteGroups:
 
     def is_incomplete(self, state: GroupState) -> bool:
         """A gang of which members run, and with those whose binding is committed and not seen yet they are too few."""
-        if state.group is None or not state.bound or not state.group.spec.scheduling_policy.HasField("gang"):
+        if not state.is_gang or not state.bound:
             return False
         lacking = state.min_count - state.satisfied
         if lacking <= 0 or len(state.waiting) < lacking:
             return lacking > 0
-        assumed_on = self._scheduler.occupancy.assumed_on
-        return sum(assumed_on(uid) is not None for uid in state.waiting) < lacking
+        # Of several bindings that were seen at once the cache knows before the group does.
+        on = self._scheduler.occupancy.on
+        return sum(on(uid) is not None for uid in state.waiting) < lacking
 
     # --------------------------------------------------------------------------------------------------------- following
 
