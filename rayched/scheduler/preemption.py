@@ -109,7 +109,7 @@ class Evaluator:
     def why_not_eligible(self, preemptor: Preemptor) -> str:
         """Why the pod may not preempt; "" where it may."""
         template = preemptor.template
-        if template.pod.spec.preemption_policy == PREEMPT_NEVER:
+        if template.preemption_policy == PREEMPT_NEVER:
             return NEVER
         row = self._nominated_row(preemptor)
         if row is None or preemptor.diagnosis.codes[row] == Code.UNSCHEDULABLE_AND_UNRESOLVABLE:

@@ -51,6 +51,8 @@ class SpecFacts(NamedTuple):
     """Not to be changed."""
     pod_group: str
     """The name of the group that it belongs to, "" for none."""
+    preemption_policy: str
+    """As it stands there; "" is the default."""
 
 
 def facts_of_pod(pod: Pod) -> SpecFacts:
@@ -66,6 +68,7 @@ def facts_of_pod(pod: Pod) -> SpecFacts:
         has_affinity or bool(spec.topology_spread_constraints),
         tuple(spec.tolerations),
         spec.scheduling_group.pod_group_name,
+        spec.preemption_policy,
     )
 
 
@@ -108,7 +111,7 @@ class _Rest(NamedTuple):
     """Without tolerations."""
     takes_room: bool
     """Beside the containers: there are overhead or resources of the pod as a whole."""
-    facts: tuple[str, int, bool, bool, tuple[Toleration, ...], str]
+    facts: tuple[str, int, bool, bool, tuple[Toleration, ...], str, str]
     """The last ones of SpecFacts."""
 
 
@@ -128,10 +131,11 @@ def _rest(part: bytes) -> _Rest:
     spec.ClearField("tolerations")
     has_affinity = spec.HasField("affinity")
     mentions_labels = has_affinity or bool(spec.topology_spread_constraints)
+    group, policy = spec.scheduling_group.pod_group_name, spec.preemption_policy
     return _Rest(
         spec.SerializeToString(deterministic=True),
         bool(spec.overhead) or spec.HasField("resources"),
-        (spec.scheduler_name, spec.priority, has_affinity, mentions_labels, tolerations, spec.scheduling_group.pod_group_name),
+        (spec.scheduler_name, spec.priority, has_affinity, mentions_labels, tolerations, group, policy),
     )
 
 

@@ -55,6 +55,7 @@ class PodTemplate:
         "namespace",
         "non_zero",
         "pod_group",
+        "preemption_policy",
         "priority",
         "requests",
         "scheduler_name",
@@ -82,7 +83,7 @@ class PodTemplate:
         self._pod = pod
         self._bare = bare
         # As SpecFacts tells of them.
-        requests, accounted, non_zero, host_ports, scheduler_name, priority, has_affinity, mentions_labels, _, _ = facts
+        requests, accounted, non_zero, host_ports, scheduler_name, priority, has_affinity, mentions_labels, _, _, _ = facts
         self.requests: Final = requests
         self.accounted: Final = accounted
         self.non_zero: Final = non_zero
@@ -93,6 +94,7 @@ class PodTemplate:
         self.mentions_labels: Final = mentions_labels
         self.tolerations: Final = facts.tolerations
         self.pod_group: Final = facts.pod_group
+        self.preemption_policy: Final = facts.preemption_policy
 
     @property
     def pod(self) -> Pod:

@@ -258,7 +258,7 @@ class Cache:
         key, value, _, mod_revision = entry
         self._expected.pop(key, None)
         self._revisions[key] = mod_revision
-        uid, name, _, _, created, _, _, template, _, _, _ = old
+        uid, name, _, _, created, _, _, template, _, _, _, _ = old
         new = PodRecord(uid, name, old.key, mod_revision, created, BOUND, node_name, template, attempt, None, value)
         self._pods[uid] = new
         if not self._occupancy.confirm(uid, template, node_name):
@@ -374,7 +374,9 @@ class Cache:
             # How a member of a group has ended counts.
             value = b""
         full_name = f"{namespace}/{name}"
-        new = PodRecord(uid, full_name, key, mod_revision, create_revision, stage, node_name, template, bound_by, kept, value)
+        new = PodRecord(
+            uid, full_name, key, mod_revision, create_revision, stage, node_name, template, bound_by, kept, value, terminating
+        )
         old_uid = self._uids.get(key)
         if old_uid is not None and old_uid != uid:
             yield from self._gone(key)

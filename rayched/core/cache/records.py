@@ -80,6 +80,8 @@ class PodRecord(NamedTuple):
     """Of a pending pod: only a binding needs it."""
     value: bytes = b""
     """What it was read from, kept while the pod is pending or bound: then it may become the victim of a preemption."""
+    is_ending: bool = False
+    """Of a bound pod: it was told to end."""
 
     @property
     def pod(self) -> Pod | None:

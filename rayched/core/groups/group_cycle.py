@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import ClassVar, Final, Protocol
+from typing import ClassVar, Final
 
 from rayched.api.resources import CPU, MEMORY
 from rayched.core.cache.records import PodRecord
@@ -101,20 +101,12 @@ class GroupQuestion:
     """Whether nobody wants to know any more; asked at every PROGRESS_MEMBERS-th member."""
 
 
-class NodeGuards(Protocol):
-    """What a transaction compares of a node: keys and their revisions, as the cache has them."""
-
-    def node_guard(self, node_name: str) -> tuple[bytes, int]: ...
-
-    def taken_guard(self, node_name: str) -> tuple[bytes, int]: ...
-
-
 class TransactionRoom:
     """What a plan takes, members and bytes; and whether one transaction does, keys that it compares and bytes."""
 
-    def __init__(self, guards: NodeGuards, keys_max: int = TOGETHER_MAX) -> None:
-        self._guards, self._keys_max = guards, keys_max
-        self._keys: set[bytes] = set()
+    def __init__(self, keys_max: int = TOGETHER_MAX) -> None:
+        self._keys_max = keys_max
+        self._nodes: set[str] = set()
         self._bytes = _BYTES_A_GROUP
         self._plan_bytes = 0
         self.is_one = True
@@ -127,11 +119,10 @@ class TransactionRoom:
             return False
         if not self.is_one:
             return True
-        keys = {record.key, self._guards.node_guard(node_name)[0], self._guards.taken_guard(node_name)[0]}
-        size = self._bytes + len(record.value) + _BYTES_A_MEMBER
-        self._keys |= keys
-        self._bytes = size
-        self.is_one = len(self._keys) <= self._keys_max and size <= BYTES_MAX
+        self._nodes.add(node_name)
+        self._bytes += len(record.value) + _BYTES_A_MEMBER
+        # Each member, its node, and what tells of pods that took room there.
+        self.is_one = n_members + 2 * len(self._nodes) <= self._keys_max and self._bytes <= BYTES_MAX
         return True
 
 
@@ -141,10 +132,8 @@ class GroupCycle:
     RULE_A_GROUP_IS_WHOLE: ClassVar[bool] = True
     """Broken by tests alone."""
 
-    def __init__(
-        self, snapshot: Snapshot, guards: NodeGuards, scheduler: Scheduler, progress: Callable[[], None], measures: GroupMeasures
-    ) -> None:
-        self._snapshot, self._guards, self._scheduler, self._progress = snapshot, guards, scheduler, progress
+    def __init__(self, snapshot: Snapshot, scheduler: Scheduler, progress: Callable[[], None], measures: GroupMeasures) -> None:
+        self._snapshot, self._scheduler, self._progress = snapshot, scheduler, progress
         self._measures = measures
         self._domains = Domains(snapshot)
         self._keys_max = TOGETHER_MAX
@@ -200,7 +189,7 @@ class GroupCycle:
 
     def room(self) -> TransactionRoom:
         """What a placement of the group takes in the store, of nobody yet."""
-        return TransactionRoom(self._guards, self._keys_max)
+        return TransactionRoom(self._keys_max)
 
     def free_share(self, domain: Domain) -> float:
         """What is free there as a share from 0 to 1."""
@@ -278,8 +267,8 @@ class GroupCycle:
 
     def free(self, state: GroupState) -> Iterator[PodRecord]:
         """Its members that wait and hold no room."""
-        attempt, assumed_on = self._scheduler.attempt, self._scheduler.occupancy.assumed_on
-        return (one for one in state.waiting.values() if attempt(one.uid) is None and assumed_on(one.uid) is None)
+        attempt, on = self._scheduler.attempt, self._scheduler.occupancy.on
+        return (one for one in state.waiting.values() if attempt(one.uid) is None and on(one.uid) is None)
 
     def _try(self, members: Sequence[PodRecord], asked: GroupQuestion) -> GroupPlacement | GroupFailure:
         needed = asked.needed

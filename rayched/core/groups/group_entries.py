@@ -46,10 +46,12 @@ class GroupEntries:
     def follow(self, state: GroupState, now: float, came: str = "", *, eased: bool = False) -> None:
         """The group changed: it enters the queue, leaves it, or is woken. `came`: the uid of a member that waits since now."""
         link = self._ends.link
-        if link is None or (state.terms and not any(self._scheduler.knows(terms.scheduler_name) for terms in state.terms)):
+        if link is None or (state.in_flight and not came and not eased):
+            return
+        if state.terms and not any(self._scheduler.knows(terms.scheduler_name) for terms in state.terms):
             return
         if state.in_flight:
-            state.grown |= bool(came) or eased
+            state.grown = True
             return
         hold = state.hold()
         is_another = state.group is None or state.group.metadata.uid != state.uid

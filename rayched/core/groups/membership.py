@@ -29,7 +29,7 @@ from rayched.core.cache.records import NodeChanged, ObjectChanged, PodChanged, P
 from rayched.core.exchange.messages import GROUP_MARK
 from rayched.core.writes.pod_patches import REASON_ERROR, REASON_UNSCHEDULABLE, NotScheduled
 from rayched.store.codec import decode_stored
-from rayched.v1.workloads_pb2 import PodGroup
+from rayched.v1.workloads_pb2 import PodGroup, PodGroupSpec
 
 SUCCEEDED: Final = "Succeeded"
 
@@ -49,16 +49,21 @@ class GroupState:
     """Broken by tests alone."""
 
     __slots__ = (
+        "_group",
+        "_mixed",
         "bound",
         "done",
+        "ends_whole",
         "gated",
-        "group",
         "grown",
         "has_failed",
         "in_flight",
+        "is_ending",
+        "is_gang",
         "is_held",
         "is_told",
         "leaving",
+        "min_count",
         "name",
         "plan_problem",
         "released",
@@ -66,6 +71,7 @@ class GroupState:
         "size",
         "template",
         "terms",
+        "topology",
         "uid",
         "waiting",
     )
@@ -73,8 +79,7 @@ class GroupState:
     def __init__(self, name: str) -> None:
         self.name = name
         """namespace/name."""
-        self.group: PodGroup | None = None
-        """Not to be changed."""
+        self.group = None
         self.waiting: dict[str, PodRecord] = {}
         self.bound: dict[str, MemberTerms] = {}
         self.done: set[str] = set()
@@ -114,24 +119,25 @@ class GroupState:
         return f"{namespace}{GROUP_MARK}{name}"
 
     @property
-    def min_count(self) -> int:
-        policy = None if self.group is None else self.group.spec.scheduling_policy
-        return policy.gang.min_count if policy is not None and policy.HasField("gang") else 1
+    def group(self) -> PodGroup | None:
+        """Not to be changed."""
+        return self._group
 
-    @property
-    def is_gang(self) -> bool:
-        return self.group is not None and self.group.spec.scheduling_policy.HasField("gang")
-
-    @property
-    def ends_whole(self) -> bool:
+    @group.setter
+    def group(self, group: PodGroup | None) -> None:
+        # Each change of a member asks for what the object says, so it is read once.
+        self._group = group
+        self._mixed: str | None = None
+        """As `_how_mixed` found it; None: it is to be found out."""
+        spec = PodGroupSpec() if group is None else group.spec
+        self.is_gang = spec.scheduling_policy.HasField("gang")
+        self.min_count = spec.scheduling_policy.gang.min_count if self.is_gang else 1
+        self.ends_whole = spec.disruption_mode.HasField("all")
         """All its members end together, where one is to make room."""
-        return self.group is not None and self.group.spec.disruption_mode.HasField("all")
-
-    @property
-    def topology(self) -> str:
+        topology = spec.scheduling_constraints.topology
+        self.topology = topology[0].key if topology else ""
         """The label in one value of which all members go; "": they go anywhere."""
-        topology = () if self.group is None else self.group.spec.scheduling_constraints.topology
-        return topology[0].key if topology else ""
+        self.is_ending = group is not None and group.metadata.HasField("deletion_timestamp")
 
     @property
     def satisfied(self) -> int:
@@ -154,6 +160,7 @@ class GroupState:
             self.terms[terms] -= 1
             if not self.terms[terms]:
                 del self.terms[terms]
+                self._mixed = None
         for members in (self.done, self.leaving, self.released, self.gated):
             members.discard(uid)
 
@@ -161,9 +168,13 @@ class GroupState:
         """A member as it stands now, of which nothing is known."""
         if record.stage is Stage.PENDING:
             self.waiting[record.uid] = record
-            self.terms[_terms_of(record)] += 1
+            self._count(_terms_of(record))
             if record.template.pod.spec.scheduling_gates:
                 self.gated.add(record.uid)
+            return
+        if record.stage is Stage.BOUND and not record.is_ending:
+            self.bound[record.uid] = terms = _terms_of(record)
+            self._count(terms)
             return
         pod = decode_stored(record.value, record.mod_revision).object.pod
         if pod.metadata.HasField("deletion_timestamp"):
@@ -171,19 +182,23 @@ class GroupState:
                 self.leaving.add(record.uid)
             if is_disrupted(pod, GROUP_INCOMPLETE):
                 self.released.add(record.uid)
-            return
-        if record.stage is Stage.BOUND:
-            self.bound[record.uid] = terms = _terms_of(record)
-            self.terms[terms] += 1
         elif pod.status.phase == SUCCEEDED or not GroupState.RULE_FAILED_MEMBERS_DO_NOT_COUNT:
             self.done.add(record.uid)
+
+    def _count(self, terms: MemberTerms) -> None:
+        count = self.terms[terms]
+        self.terms[terms] = count + 1
+        if not count:
+            self._mixed = None
 
     def hold(self) -> NotScheduled | None:
         """Why the group is not to be tried now, as its members are told; None: nothing is in the way."""
         if self.group is None:
             return NotScheduled(REASON_UNSCHEDULABLE, f"waiting for pod group {self.name}: it does not exist")
-        if mixed := self._mixed():
-            return NotScheduled(REASON_ERROR, mixed)
+        if self._mixed is None:
+            self._mixed = self._how_mixed()
+        if self._mixed:
+            return NotScheduled(REASON_ERROR, self._mixed)
         if self.plan_problem:
             return NotScheduled(REASON_ERROR, f"waiting for pod group {self.name}: {self.plan_problem}")
         if self.gated:
@@ -193,7 +208,7 @@ class GroupState:
             return NotScheduled(REASON_UNSCHEDULABLE, f"waiting for pod group {self.name}: {needed}")
         return None
 
-    def _mixed(self) -> str:
+    def _how_mixed(self) -> str:
         """How members differ among themselves, or from their group, in what they must have in common; "": they do not."""
         if self.group is None:
             return ""
@@ -216,6 +231,8 @@ class GroupMembership:
     def __init__(self) -> None:
         self._groups: dict[str, GroupState] = {}
         self._by_uid: dict[str, GroupState] = {}
+        self._with_topology: dict[str, GroupState] = {}
+        """By name."""
 
     def __len__(self) -> int:
         return len(self._groups)
@@ -246,7 +263,7 @@ class GroupMembership:
         if new is None:
             return []
         now, before = new.metadata.labels, {} if old is None else old.metadata.labels
-        found = [state for state in self._groups.values() if state.topology and state.has_failed]
+        found = [state for state in self._with_topology.values() if state.has_failed]
         return [state for state in found if now.get(state.topology, "") != before.get(state.topology, "")]
 
     def member_changed(self, change: PodChanged) -> GroupState | None:
@@ -255,7 +272,8 @@ class GroupMembership:
         assert record is not None
         uid, template = record.uid, record.template
         state = self.state_of(f"{template.namespace}/{template.pod_group}")
-        state.forget(uid)
+        if change.old is not None:
+            state.forget(uid)
         if change.new is not None:
             state.take(change.new)
         return self._kept(state)
@@ -271,6 +289,10 @@ class GroupMembership:
         state.group = new if isinstance(new, PodGroup) else None
         if state.group is not None:
             self._by_uid[state.group.metadata.uid] = state
+        if state.topology:
+            self._with_topology[state.name] = state
+        else:
+            self._with_topology.pop(state.name, None)
         return (state, old if isinstance(old, PodGroup) else None) if self._kept(state) is not None else None
 
     def state_of(self, name: str) -> GroupState:
@@ -292,5 +314,4 @@ class GroupMembership:
 
 def _terms_of(record: PodRecord) -> MemberTerms:
     template = record.template
-    policy = template.pod.spec.preemption_policy or PREEMPT_LOWER_PRIORITY
-    return MemberTerms(template.scheduler_name, template.priority, policy)
+    return MemberTerms(template.scheduler_name, template.priority, template.preemption_policy or PREEMPT_LOWER_PRIORITY)

@@ -46,7 +46,7 @@ class PlannedGroups:
         self._cluster = cluster
         self._states: dict[str, GroupState] = {}
         measures = GroupMeasures(_no_time)
-        cycle = GroupCycle(cluster.snapshot, _NoStore(), cluster.scheduler, _nobody_waits, measures)
+        cycle = GroupCycle(cluster.snapshot, cluster.scheduler, _nobody_waits, measures)
         preemption = GroupPreemption(cluster.snapshot, cluster.scheduler, cycle, self._state_of)
         self._attempts = GroupAttempts(cycle, preemption, _NominationsOnTheCopy(cluster), measures, _no_time)
 
@@ -95,7 +95,9 @@ class PlannedGroups:
         template, stage, value = self._cluster.to_schedule(pod).template, stage_of(pod), encode(kinds.wrap(pod))
         kept = KeptPod(value, _UNSTORED, pod.status.nominated_node_name) if stage is Stage.PENDING else None
         name, node_name = name_of(pod), pod.spec.node_name
-        return PodRecord(uid_of(pod), name, name.encode(), _UNSTORED, order, stage, node_name, template, "", kept, value)
+        is_ending = stage is Stage.BOUND and pod.metadata.HasField("deletion_timestamp")
+        key = name.encode()
+        return PodRecord(uid_of(pod), name, key, _UNSTORED, order, stage, node_name, template, "", kept, value, is_ending)
 
 
 class _NominationsOnTheCopy:
@@ -123,16 +125,6 @@ class _NominationsOnTheCopy:
 
     def end_wait(self, _uid: str, /) -> None:
         pass
-
-
-class _NoStore:
-    """Nodes that nobody compares: each stands for itself."""
-
-    def node_guard(self, node_name: str) -> tuple[bytes, int]:
-        return node_name.encode(), _UNSTORED
-
-    def taken_guard(self, node_name: str) -> tuple[bytes, int]:
-        return node_name.encode(), _UNSTORED
 
 
 def _no_time() -> float:

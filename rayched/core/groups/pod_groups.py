@@ -65,7 +65,7 @@ class PodGroups:
         """Groups that wait for the cache to show what refused their placement, by the uid of their object."""
         self._measures = ends.measures.groups
         self._measures.pending = self._membership.pending
-        self._cycle = GroupCycle(parts.snapshot, parts.cache, parts.scheduler, parts.ports.progress, self._measures)
+        self._cycle = GroupCycle(parts.snapshot, parts.scheduler, parts.ports.progress, self._measures)
         self._conditions = GroupConditions(parts.cache, incarnation)
         self._commits = GroupCommits(parts.cache, parts.scheduler, parts.statuses, parts.bindings, self._conditions)
         self._plans = RecordedPlans(parts, self._conditions)

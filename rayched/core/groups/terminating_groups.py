@@ -69,7 +69,4 @@ class TerminatingGroups:
 
 
 def _is_over(state: GroupState) -> bool:
-    group = state.group
-    if group is None or not group.metadata.HasField("deletion_timestamp"):
-        return False
-    return not (state.waiting or state.bound or state.leaving)
+    return state.is_ending and not (state.waiting or state.bound or state.leaving)
