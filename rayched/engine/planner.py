@@ -11,6 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
+from operator import and_
 from typing import Final, NamedTuple, TypeVar, cast
 
 from rayched.engine.cached_columns import CachedColumn, FilterColumn, FinalScoreColumn, RawScoreColumn
@@ -32,7 +34,7 @@ from rayched.engine.totals import KeptTotals
 from rayched.engine.usage_values import UsageSum, UsageValues, memory_key
 from rayched.framework.accelerated import ResourcePlugin
 from rayched.framework.diagnosis import nothing_left_by
-from rayched.framework.plugin import CountingPlugin
+from rayched.framework.plugin import CountingPlugin, PodPart
 from rayched.framework.profile import Profile
 from rayched.framework.resource_needs import ResourceNeeds
 from rayched.framework.status import SUCCESS, Code, Status, unresolvable
@@ -102,7 +104,7 @@ class Planner:
         "_table",
         "_totals",
         "_usage_values",
-        "sees_one_pod",
+        "reads",
     )
 
     def __init__(self, table: NodeTable, profile: Profile, store: ColumnStore, totals: KeptTotals, scale: Scale) -> None:
@@ -112,16 +114,16 @@ class Planner:
         self._store = store
         self._scale = scale
         self._facts = facts_of(profile)
-        self.sees_one_pod = all(facts.reads_pod == ALL_BY_SIGHT for facts in self._facts.values())
-        """All plugins do with the pod without labels that nobody mentions and without tolerations of unknown taints."""
+        self.reads = reduce(and_, (facts.reads_pod for facts in self._facts.values()), PodPart.LEAST)
+        """All plugins do with a pod without the parts that this says."""
         self._next_number = 0
         self._states = UsageStates(table)
         self._usage_values: dict[Hashable, UsageValues] = {}
 
     def ask(self, template: PodTemplate, seen: SeenPod) -> PodSignature:
         """Ask each plugin for its key. Raises PluginError."""
-        if self.sees_one_pod:
-            pod = seen.pod(ALL_BY_SIGHT)
+        if ALL_BY_SIGHT in self.reads:
+            pod = seen.pod(self.reads)
             keys = [call_key(facts.plugin, pod) for facts in self._facts.values()]
         else:
             keys = [call_key(facts.plugin, seen.pod(facts.reads_pod)) for facts in self._facts.values()]

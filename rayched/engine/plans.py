@@ -18,7 +18,7 @@ from typing import Final
 from rayched.engine.evaluation_counts import PluginEvaluations
 from rayched.engine.planner import Plan, Planner
 from rayched.engine.prepared import PreparedPlugin
-from rayched.engine.signature import SeenPod
+from rayched.engine.signature import ALL_BY_SIGHT, SeenPod
 from rayched.snapshot.referenced_labels import Mention
 from rayched.snapshot.table import NodeTable
 from rayched.snapshot.templates import CONTENT_BYTES_MAX, PodTemplate
@@ -132,11 +132,12 @@ class Plans:
 
     def _planned(self, template: PodTemplate) -> Plan:
         seen = SeenPod(template, self._table)
-        if not self._planner.sees_one_pod:
+        reads = self._planner.reads
+        if ALL_BY_SIGHT not in reads:
             plan = self._planned_by_keys(template, seen)
         else:
-            # Most templates that are new differ in a name only, or in a label that nobody mentions.
-            sight = seen.sight()
+            # Most templates that are new differ in a name only, in a label that nobody mentions, or in their group.
+            sight = seen.sight(reads)
             known = self._by_sight.get(sight)
             plan = self._planned_by_keys(template, seen) if known is None else known
             if known is None:

@@ -13,24 +13,23 @@ from rayched.snapshot.templates import PodTemplate
 from rayched.v1.core_pb2 import Pod
 
 ALL_BY_SIGHT: Final = PodPart.LABELS_BY_SELECTOR | PodPart.TOLERATIONS_OF_TAINTS
-"""A plugin that reads so does with what `SeenPod.sight` says of a pod."""
-Sight = tuple[tuple[bytes, ...], frozenset[tuple[str, str]], tuple[bytes, ...]]
-"""All that a pod says but labels and tolerations, labels, tolerations."""
+"""A plugin that reads at least so does with what `SeenPod.sight` says of a pod."""
+Sight = tuple[tuple[bytes, ...], frozenset[tuple[str, str]], tuple[bytes, ...], str]
+"""All that a pod says but the others, which are labels, tolerations, and the group that it belongs to."""
 
 
 class SeenPod:
-    """A template's pod as plugins may see it: without labels that nobody mentions, without tolerations of unknown taints.
+    """A template's pod as plugins may see it: without labels that nobody mentions, tolerations of unknown taints, and its group.
 
     Labels whose values nobody mentions have another one, that no pod has.
     """
 
-    __slots__ = ("_known", "_sight", "_table", "_template")
+    __slots__ = ("_known", "_table", "_template")
 
     def __init__(self, template: PodTemplate, table: NodeTable) -> None:
         self._template = template
         self._table = table
         self._known: dict[PodPart, Pod] = {}
-        self._sight: Sight | None = None
 
     def pod(self, reads: PodPart) -> Pod:
         """The pod for a plugin that reads no more of it than this."""
@@ -39,25 +38,25 @@ class SeenPod:
             found = self._known[reads] = self._reduced(reads)
         return found
 
-    def sight(self) -> Sight:
-        """All that plugins see where every one of them reads labels and tolerations so; cheaper than a pod for them."""
-        if self._sight is None:
-            template, table = self._template, self._table
-            counting = table.mentioned_labels.among(template.labels)
-            covering = table.known_taints.counting(template.tolerations)
-            self._sight = (
-                template.bare,
-                frozenset(counting.items()),
-                tuple([toleration.SerializeToString(deterministic=True) for toleration in covering]),
-            )
-        return self._sight
+    def sight(self, reads: PodPart) -> Sight:
+        """All that plugins see that read no more than this, ALL_BY_SIGHT at least; cheaper than a pod for them."""
+        template, table = self._template, self._table
+        counting = table.mentioned_labels.among(template.labels)
+        covering = table.known_taints.counting(template.tolerations)
+        return (
+            template.bare,
+            frozenset(counting.items()),
+            tuple([toleration.SerializeToString(deterministic=True) for toleration in covering]),
+            "" if PodPart.NO_POD_GROUP in reads else template.pod_group,
+        )
 
     def _reduced(self, reads: PodPart) -> Pod:
         template, pod = self._template, self._template.pod
         labels, tolerations = template.labels, template.tolerations
         counting = self._table.mentioned_labels.among(labels) if PodPart.LABELS_BY_SELECTOR in reads else labels
         covering = self._table.known_taints.counting(tolerations) if PodPart.TOLERATIONS_OF_TAINTS in reads else tolerations
-        if counting == labels and len(covering) == len(tolerations):
+        leaves_group = template.pod_group != "" and PodPart.NO_POD_GROUP in reads
+        if counting == labels and len(covering) == len(tolerations) and not leaves_group:
             return pod
         reduced = Pod()
         reduced.CopyFrom(pod)
@@ -67,4 +66,6 @@ class SeenPod:
         if len(covering) < len(tolerations):
             reduced.spec.ClearField("tolerations")
             reduced.spec.tolerations.extend(covering)
+        if leaves_group:
+            reduced.spec.ClearField("scheduling_group")
         return reduced

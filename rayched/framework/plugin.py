@@ -86,6 +86,10 @@ class PodPart(enum.Flag):
 
     It is given the pod without the tolerations that cover no taint of any node, see `PresentTaints`.
     """
+    NO_POD_GROUP = enum.auto()
+    """Nothing of the group that the pod belongs to. It is given the pod without `spec.scheduling_group`."""
+    LEAST = LABELS_BY_SELECTOR | TOLERATIONS_OF_TAINTS | NO_POD_GROUP
+    """All of these."""
 
 
 @runtime_checkable

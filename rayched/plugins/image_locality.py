@@ -39,7 +39,7 @@ class Images:
 class ImageLocality(ScorePlugin, PodReadingPlugin):
     name: Final = names.IMAGE_LOCALITY
     reads: Final = Log.IMAGES
-    reads_pod: Final = PodPart.LABELS_BY_SELECTOR | PodPart.TOLERATIONS_OF_TAINTS
+    reads_pod: Final = PodPart.LEAST
 
     def key(self, pod: Pod) -> tuple[tuple[str, int], ...]:
         """The images with their tags, in any order."""

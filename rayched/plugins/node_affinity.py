@@ -75,7 +75,7 @@ class Wishes:
 class NodeAffinity(NarrowingPlugin, FilterPlugin, PreScorePlugin, NormalizingPlugin, PodReadingPlugin, RegisteringPlugin):
     name: Final = names.NODE_AFFINITY
     reads: Final = Log.LABELS
-    reads_pod: Final = PodPart.LABELS_BY_SELECTOR | PodPart.TOLERATIONS_OF_TAINTS
+    reads_pod: Final = PodPart.LEAST
     ends_attempts_at_pre_score = True
 
     def __init__(self, args: NodeAffinityArgs) -> None:

@@ -29,7 +29,7 @@ REASON: Final = "node(s) didn't match the requested node name"
 class NodeName(FilterPlugin, PodReadingPlugin, RegisteringPlugin):
     name: Final = names.NODE_NAME
     reads: Final = Log.LABELS
-    reads_pod: Final = PodPart.LABELS_BY_SELECTOR | PodPart.TOLERATIONS_OF_TAINTS
+    reads_pod: Final = PodPart.LEAST
 
     def key(self, pod: Pod) -> str | None:
         return pod.spec.node_name or None

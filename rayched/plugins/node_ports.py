@@ -32,7 +32,7 @@ REASON: Final = "node(s) didn't have free ports for the requested pod ports"
 class NodePorts(FilterPlugin, PodReadingPlugin, RegisteringPlugin):
     name: Final = names.NODE_PORTS
     reads: Final = Log.PORTS
-    reads_pod: Final = PodPart.LABELS_BY_SELECTOR | PodPart.TOLERATIONS_OF_TAINTS
+    reads_pod: Final = PodPart.LEAST
 
     def key(self, pod: Pod) -> tuple[HostPort, ...] | None:
         return host_ports_of(pod) or None

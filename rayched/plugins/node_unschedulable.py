@@ -32,7 +32,7 @@ _CORDON: Final = Taint(key=UNSCHEDULABLE, effect=NO_SCHEDULE)
 class NodeUnschedulable(FilterPlugin, PodReadingPlugin, RegisteringPlugin):
     name: Final = names.NODE_UNSCHEDULABLE
     reads: Final = Log.UNSCHEDULABLE
-    reads_pod: Final = PodPart.LABELS_BY_SELECTOR | PodPart.TOLERATIONS_OF_TAINTS
+    reads_pod: Final = PodPart.LEAST
 
     def key(self, pod: Pod) -> tuple[()] | None:
         """None for pods that tolerate the cordon; all others are alike."""

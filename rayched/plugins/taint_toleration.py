@@ -35,7 +35,7 @@ Tolerations = tuple[Toleration, ...]
 class TaintToleration(FilterPlugin, NormalizingPlugin, PodReadingPlugin, RegisteringPlugin):
     name: Final = names.TAINT_TOLERATION
     reads: Final = Log.TAINTS
-    reads_pod: Final = PodPart.LABELS_BY_SELECTOR | PodPart.TOLERATIONS_OF_TAINTS
+    reads_pod: Final = PodPart.LEAST
 
     def key(self, pod: Pod) -> TolerationKey:
         """The tolerations, each once, in any order."""

@@ -73,7 +73,7 @@ def facts_of_pod(pod: Pod) -> SpecFacts:
 
 
 def facts_of_bytes(spec: bytes) -> tuple[SpecFacts, tuple[bytes, bytes]]:
-    """Of the spec of a pod without a node and without statuses of containers; and its containers, and all else but tolerations.
+    """Of the spec of a pod without a node and without statuses of containers; its containers; all else but tolerations and group.
 
     Raises ValueError, IndexError, DecodeError: it has a node, or is not what a message of it is serialised to.
     """
@@ -108,7 +108,7 @@ class _Rest(NamedTuple):
     """Of all that stands behind the containers."""
 
     bare: bytes
-    """Without tolerations."""
+    """Without tolerations and group."""
     takes_room: bool
     """Beside the containers: there are overhead or resources of the pod as a whole."""
     facts: tuple[str, int, bool, bool, tuple[Toleration, ...], str, str]
@@ -129,9 +129,10 @@ def _rest(part: bytes) -> _Rest:
         raise ValueError("the pod has a node")
     tolerations = tuple(Toleration.FromString(one.SerializeToString()) for one in spec.tolerations)
     spec.ClearField("tolerations")
+    group, policy = spec.scheduling_group.pod_group_name, spec.preemption_policy
+    spec.ClearField("scheduling_group")
     has_affinity = spec.HasField("affinity")
     mentions_labels = has_affinity or bool(spec.topology_spread_constraints)
-    group, policy = spec.scheduling_group.pod_group_name, spec.preemption_policy
     return _Rest(
         spec.SerializeToString(deterministic=True),
         bool(spec.overhead) or spec.HasField("resources"),

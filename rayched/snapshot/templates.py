@@ -105,7 +105,7 @@ class PodTemplate:
 
     @property
     def bare(self) -> tuple[bytes, ...]:
-        """All that the pod says but its labels and its tolerations: pods of which it is equal differ in these alone.
+        """All that the pod says but its labels, tolerations and group: pods of which it is equal differ in these alone.
 
         One part, or three where these were told apart: metadata, containers, and all else.
         """
@@ -114,6 +114,7 @@ class PodTemplate:
             bare.CopyFrom(self.pod)
             bare.metadata.ClearField("labels")
             bare.spec.ClearField("tolerations")
+            bare.spec.ClearField("scheduling_group")
             self._bare = (bare.SerializeToString(deterministic=True),)
         return self._bare
 

@@ -8,11 +8,13 @@ import pytest
 
 from rayched.engine import plans
 from rayched.engine.engine import Engine
+from rayched.framework.plugin import PodPart
 from rayched.framework.plugin_error import PluginError
 from rayched.snapshot.templates import PodTemplate
 from rayched.v1.core_pb2 import Pod
-from tests.engine.spies import Spy, a_snapshot, a_template
+from tests.engine.spies import TEMPLATES, Spy, a_snapshot, a_template
 from tests.engine.toy_plugins import a_profile
+from tests.snapshot.objects import a_pod
 
 
 class Asking(Spy):
@@ -112,3 +114,37 @@ def test_an_attempt_that_a_plugin_ended_leaves_no_plan_behind() -> None:
         with pytest.raises(PluginError, match="no such pod"):
             engine.evaluate(A)
         assert len(engine._plans) == 0 and len(engine._store) == 0
+
+
+class ReadsParts(Spy):
+    """Notes the group of each pod that it is asked about, which is also its key."""
+
+    def __init__(self, name: str, reads: PodPart) -> None:
+        super().__init__(name)
+        self.reads_pod = reads
+        self.groups: list[str] = []
+
+    def key(self, pod: Pod) -> Hashable | None:
+        self.groups.append(pod.spec.scheduling_group.pod_group_name)
+        return self.groups[-1]
+
+
+@pytest.mark.parametrize(
+    ("reads", "other", "asked"),
+    [
+        (PodPart.LEAST, PodPart.LEAST, ([""], [""])),
+        (PodPart.LEAST, PodPart.LEAST & ~PodPart.NO_POD_GROUP, (["one", "two"], ["one", "two"])),
+        (PodPart.LEAST, PodPart(0), (["", ""], ["one", "two"])),
+        (PodPart.NO_POD_GROUP, PodPart.NO_POD_GROUP, (["", ""], ["", ""])),
+    ],
+)
+def test_groups_tell_members_apart_where_a_plugin_reads_them(
+    reads: PodPart, other: PodPart, asked: tuple[list[str], list[str]]
+) -> None:
+    first, second = ReadsParts("First", reads), ReadsParts("Second", other)
+    engine = Engine(a_snapshot(), a_profile(filters=(first, second), scores=()))
+    for name in ("one", "two"):
+        pod = a_pod()
+        pod.spec.scheduling_group.pod_group_name = name
+        engine.evaluate(TEMPLATES.intern(pod))
+    assert (first.groups, second.groups) == asked, "a key is asked for where pods are not known to be alike"

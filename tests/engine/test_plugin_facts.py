@@ -27,7 +27,6 @@ EXPECTED = {
     "NodeResourcesBalancedAllocation": {"stacks", "is_volatile", "reads_usage", "reads_usage_alone"},
     "ImageLocality": set(),
 }
-ALL_PARTS = PodPart.LABELS_BY_SELECTOR | PodPart.TOLERATIONS_OF_TAINTS
 
 
 def true_of(facts: PluginFacts) -> set[str]:
@@ -42,7 +41,7 @@ def test_facts_of_the_default_profile(is_metered: bool) -> None:
         profile = CycleMeter(lambda: 0.0, budgets).metered(profile)
     facts = facts_of(profile)
     assert {name: true_of(one) for name, one in facts.items()} == EXPECTED
-    assert {one.reads_pod for one in facts.values()} == {ALL_PARTS}
+    assert {one.reads_pod for one in facts.values()} == {PodPart.LEAST}
     # Each once, PreFilter first.
     assert next(iter(facts)) == profile.pre_filter[0].name
     assert {id(one.plugin) for one in facts.values()} <= {id(plugin) for plugin in profile.plugins()}
@@ -52,7 +51,9 @@ class ReadsAllLabels(NodePorts):
     reads_mentioned_labels_alone = False
 
 
-@pytest.mark.parametrize(("plugin", "expected"), [(Named(), PodPart(0)), (ReadsAllLabels(), PodPart.TOLERATIONS_OF_TAINTS)])
+@pytest.mark.parametrize(
+    ("plugin", "expected"), [(Named(), PodPart(0)), (ReadsAllLabels(), PodPart.LEAST & ~PodPart.LABELS_BY_SELECTOR)]
+)
 def test_a_plugin_that_does_not_say_how_it_reads_a_pod_is_given_all_of_it(plugin: Named, expected: PodPart) -> None:
     facts = facts_of(replace(default_profile(IN_TREE), pre_filter=(plugin,), filter=(), score=()))
     assert facts[plugin.name].reads_pod == expected

@@ -55,7 +55,7 @@ def test_labels_tell_pods_apart_where_somebody_mentions_them(one: dict[str, str]
     """Values that nobody mentions are all alike, but they are there."""
     table = a_table()
     first, second = a_seen(table, one), a_seen(table, other)
-    assert (first.sight() == second.sight()) is is_same
+    assert (first.sight(BOTH) == second.sight(BOTH)) is is_same
     assert (first.pod(BOTH) == second.pod(BOTH)) is is_same
     assert (first.pod(TOLERATIONS) == second.pod(TOLERATIONS)) is (one == other)
 
@@ -63,7 +63,7 @@ def test_labels_tell_pods_apart_where_somebody_mentions_them(one: dict[str, str]
 def test_tolerations_tell_pods_apart_where_they_cover_a_taint_that_a_node_has() -> None:
     table = a_table()
     plain, hot, cold = a_seen(table), a_seen(table, tolerated="hot"), a_seen(table, tolerated="cold")
-    assert plain.sight() == cold.sight() != hot.sight()
+    assert plain.sight(BOTH) == cold.sight(BOTH) != hot.sight(BOTH)
     for labels in (LABELS, ALL):
         assert not cold.pod(labels | TOLERATIONS).spec.tolerations
         assert [one.key for one in hot.pod(labels | TOLERATIONS).spec.tolerations] == ["hot"]
@@ -106,6 +106,6 @@ def test_all_else_that_a_pod_says_tells_it_apart() -> None:
     other, selecting = a_pod({"cpu": "1"}), a_pod({"cpu": "1"})
     other.metadata.namespace = "elsewhere"
     selecting.spec.node_selector["disk"] = "fast"
-    sights = [SeenPod(TEMPLATES.intern(pod), table).sight() for pod in (other, selecting)]
-    sights += [a_seen(table, cpu="1").sight(), a_seen(table, cpu="2").sight()]
+    sights = [SeenPod(TEMPLATES.intern(pod), table).sight(BOTH) for pod in (other, selecting)]
+    sights += [a_seen(table, cpu="1").sight(BOTH), a_seen(table, cpu="2").sight(BOTH)]
     assert len(set(sights)) == len(sights)

@@ -38,6 +38,10 @@ def a_random_pod(random: Random) -> Pod:
         pod.spec.affinity.SetInParent()
     if random.random() < 0.2:
         pod.spec.topology_spread_constraints.add(topology_key="zone")
+    if random.random() < 0.3:
+        pod.spec.scheduling_group.pod_group_name = random.choice(("train", "solve"))
+    if random.random() < 0.2:
+        pod.spec.preemption_policy = "Never"
     return pod
 
 
@@ -52,6 +56,7 @@ def test_bytes_say_what_the_pod_says(seed: int) -> None:
         without = Pod()
         without.CopyFrom(pod)
         without.spec.ClearField("tolerations")
+        without.spec.ClearField("scheduling_group")
         assert containers + bare == without.spec.SerializeToString(deterministic=True)
         parsed = Pod()
         parsed.spec.MergeFromString(containers)

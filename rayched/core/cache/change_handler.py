@@ -37,13 +37,14 @@ class CacheNews:
         for count, change in enumerate(self._ends.measures.timed(changes), 1):
             if not count % PROGRESS_OBJECTS:
                 self._progress()
+            if not isinstance(change, PodChanged) or _is_member(change):
+                self._groups.absorb(change, now)
+                may_be_plain = link is not None and self._is_quiet()
             if link is not None and may_be_plain and isinstance(change, PodChanged):
                 plain = self._plain_pod(change, link, now)
                 if plain is not None:
                     now += plain
                     continue
-            if not isinstance(change, PodChanged) or _is_member(change):
-                self._groups.absorb(change, now)
             if self._is_nobodys(change):
                 continue
             # Of a pod that got its node the queue learns first that its attempt has ended: nothing else of it matters then.
@@ -77,16 +78,15 @@ class CacheNews:
             if new.stage is not PENDING or new.kept is None or new.kept.nominated:
                 return None
             template = new.template
-            if template.pod_group:
-                return None
-            if self._scheduler.knows(template.scheduler_name):
+            # Of a member the queue knows the group.
+            if not template.pod_group and self._scheduler.knows(template.scheduler_name):
                 link.tell(*self._feed.pending_pod(new, now))
                 return TIME_STEP_SECONDS
             return 0.0
         if new.stage is not BOUND or old.stage is not PENDING or (old.kept is not None and old.kept.nominated):
             return None
         uid = new.uid
-        if new.template.pod_group or link.concerns(uid) or self._scheduler.attempt(uid) is not None:
+        if link.concerns(uid) or self._scheduler.attempt(uid) is not None:
             return None
         self._ends.measures.forget(uid)
         if self._feed.tells_of_bindings:

@@ -21,13 +21,13 @@ class HeldGroups:
         self._statuses, self._nominations = parts.statuses, parts.scheduler.nominations
         self._conditions = conditions
         self._held: dict[str, tuple[GroupState, float]] = {}
-        """By name, and when they are to be told."""
+        """By name, and when they are to be told: the first ones first."""
 
     def clear(self) -> None:
         self._held.clear()
 
     def next_due(self) -> float | None:
-        return min((due for _, due in self._held.values()), default=None)
+        return next((due for _, due in self._held.values()), None)
 
     def hold(self, state: GroupState, now: float) -> None:
         state.is_held = True
@@ -39,9 +39,10 @@ class HeldGroups:
 
     def say(self, now: float) -> None:
         """Tell members, and their groups, why they are held back."""
-        for name, (state, due) in list(self._held.items()):
+        while (first := next(iter(self._held.items()), None)) is not None:
+            name, (state, due) = first
             if due > now:
-                continue
+                return
             del self._held[name]
             hold = None if state.is_told or state.in_flight else state.hold()
             if hold is None:

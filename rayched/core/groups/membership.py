@@ -308,6 +308,8 @@ class GroupMembership:
             self._groups.pop(state.name, None)
 
     def _kept(self, state: GroupState) -> GroupState | None:
+        if not state.is_empty:
+            return state
         self.prune(state)
         return self._groups.get(state.name)
 

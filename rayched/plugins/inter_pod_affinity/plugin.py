@@ -50,7 +50,7 @@ AffinityKey: TypeAlias = tuple[str, tuple[tuple[str, str], ...], bytes, bytes]
 class InterPodAffinity(DomainFilterPlugin, GroupingScorePlugin, PodReadingPlugin, RegisteringPlugin):
     name: Final = names.INTER_POD_AFFINITY
     reads: Final = Log.LABELS
-    reads_pod: Final = PodPart.LABELS_BY_SELECTOR | PodPart.TOLERATIONS_OF_TAINTS
+    reads_pod: Final = PodPart.LEAST
 
     def __init__(self, args: InterPodAffinityArgs) -> None:
         needs_preferences = args.ignore_preferred_terms_of_existing_pods

@@ -45,7 +45,7 @@ class BalancedState:
 class NodeResourcesBalancedAllocation(StackingPlugin, ScorePlugin, PodReadingPlugin):
     name: Final = names.NODE_RESOURCES_BALANCED_ALLOCATION
     reads: Final = Log.USAGE
-    reads_pod: Final = PodPart.LABELS_BY_SELECTOR | PodPart.TOLERATIONS_OF_TAINTS
+    reads_pod: Final = PodPart.LEAST
 
     def __init__(self, args: NodeResourcesBalancedAllocationArgs) -> None:
         self._resources = tuple(resource.name for resource in args.resources)

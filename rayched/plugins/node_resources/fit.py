@@ -71,7 +71,7 @@ class FitState:
 class NodeResourcesFit(ResourcePlugin, StackingPlugin, ScorePlugin, PodReadingPlugin, RegisteringPlugin):
     name: Final = names.NODE_RESOURCES_FIT
     reads: Final = Log.USAGE
-    reads_pod: Final = PodPart.LABELS_BY_SELECTOR | PodPart.TOLERATIONS_OF_TAINTS
+    reads_pod: Final = PodPart.LEAST
 
     def __init__(self, args: NodeResourcesFitArgs) -> None:
         self._ignored = frozenset(args.ignored_resources)

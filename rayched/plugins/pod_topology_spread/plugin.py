@@ -59,7 +59,7 @@ SYSTEM_DEFAULTS: Final = (
 class PodTopologySpread(DomainFilterPlugin, GroupingScorePlugin, PodReadingPlugin, RegisteringPlugin):
     name: Final = names.POD_TOPOLOGY_SPREAD
     reads: Final = Log.LABELS | Log.TAINTS
-    reads_pod: Final = PodPart.LABELS_BY_SELECTOR | PodPart.TOLERATIONS_OF_TAINTS
+    reads_pod: Final = PodPart.LEAST
 
     def __init__(self, args: PodTopologySpreadArgs) -> None:
         self._is_system = args.defaulting_type == SYSTEM_DEFAULTING
