@@ -373,10 +373,8 @@ class Cache:
         if stage is Stage.OVER and not template.pod_group:
             # How a member of a group has ended counts.
             value = b""
-        full_name = f"{namespace}/{name}"
-        new = PodRecord(
-            uid, full_name, key, mod_revision, create_revision, stage, node_name, template, bound_by, kept, value, terminating
-        )
+        pod_name, created = f"{namespace}/{name}", create_revision
+        new = PodRecord(uid, pod_name, key, mod_revision, created, stage, node_name, template, bound_by, kept, value, terminating)
         old_uid = self._uids.get(key)
         if old_uid is not None and old_uid != uid:
             yield from self._gone(key)

@@ -40,12 +40,15 @@ class CacheNews:
             if not isinstance(change, PodChanged) or _is_member(change):
                 self._groups.absorb(change, now)
                 may_be_plain = link is not None and self._is_quiet()
+            else:
+                self._groups.settle()
             if link is not None and may_be_plain and isinstance(change, PodChanged):
                 plain = self._plain_pod(change, link, now)
                 if plain is not None:
                     now += plain
                     continue
             if self._is_nobodys(change):
+                now += TIME_STEP_SECONDS
                 continue
             # Of a pod that got its node the queue learns first that its attempt has ended: nothing else of it matters then.
             is_bound = isinstance(change, PodChanged) and change.new is not None and change.new.stage is BOUND
@@ -61,6 +64,7 @@ class CacheNews:
             if not is_bound and isinstance(change, PodChanged):
                 self._pod_changed(change)
             may_be_plain = link is not None and self._is_quiet()
+        self._groups.settle()
 
     def _is_quiet(self) -> bool:
         """No pod is nominated, waits for a write of its status or is having room made for it."""
@@ -78,8 +82,10 @@ class CacheNews:
             if new.stage is not PENDING or new.kept is None or new.kept.nominated:
                 return None
             template = new.template
-            # Of a member the queue knows the group.
-            if not template.pod_group and self._scheduler.knows(template.scheduler_name):
+            # Of a member the queue knows the group, which comes before who comes after.
+            if template.pod_group:
+                return TIME_STEP_SECONDS
+            if self._scheduler.knows(template.scheduler_name):
                 link.tell(*self._feed.pending_pod(new, now))
                 return TIME_STEP_SECONDS
             return 0.0

@@ -43,8 +43,8 @@ class GroupEntries:
         self._membership, self._cycle, self._conditions = membership, cycle, conditions
         self._held, self._incomplete, self._rooms = held, incomplete, rooms
 
-    def follow(self, state: GroupState, now: float, came: str = "", *, eased: bool = False) -> None:
-        """The group changed: it enters the queue, leaves it, or is woken. `came`: the uid of a member that waits since now."""
+    def follow(self, state: GroupState, now: float, *, came: bool = False, eased: bool = False) -> None:
+        """The group changed: it enters the queue, leaves it, or is woken. `came`: a member waits since now."""
         link = self._ends.link
         if link is None or (state.in_flight and not came and not eased):
             return

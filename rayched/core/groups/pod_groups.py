@@ -28,6 +28,7 @@ from rayched.core.exchange.queue_session import QueueLink
 from rayched.core.groups import group_queue
 from rayched.core.groups.clearings import Clearing
 from rayched.core.groups.deciding import Decided, GroupDecider
+from rayched.core.groups.following import GroupFollowing
 from rayched.core.groups.group_cycle import GroupCycle, GroupFailure
 from rayched.core.groups.group_entries import GroupEntries
 from rayched.core.groups.group_measures import COMMITTED_AS_ONE, COMMITTED_BY_PLAN
@@ -80,30 +81,28 @@ class PodGroups:
         self._decider = GroupDecider(self._cycle, preemption, self._rooms, self._measures, *asked)
         self._room = RoomMaking(parts, self._rooms, self._decider, self._incomplete, self._entries, self._measures, self._lost)
         self._terminating = TerminatingGroups(parts.cache)
+        followed = self._incomplete, self._entries, self._terminating
+        self._following = GroupFollowing(ends, self._membership, *followed)
+        self.settle = self._following.settle
+        """What members have come to that were absorbed is told."""
         self.looks = GroupLooks(parts, ends, self._membership, self._paused, self._incomplete, self._decider)
 
     # --------------------------------------------------------------------------------------------------------- following
 
     def absorb(self, change: CacheChange, now: float) -> None:
-        """A change of a member or of a PodGroup; others do nothing here."""
+        """A change of a member or of a PodGroup; others do nothing here. Before other pods' changes, and in the end, `settle`."""
         if isinstance(change, PodChanged):
-            old, new = change
-            state = self._membership.member_changed(change)
-            if state is not None:
-                is_waiting = new is not None and new.uid in state.waiting
-                came = is_waiting and (old is None or new is None or old.template is not new.template)
-                self._incomplete.follow(state, change, now, self._ends.link)
-                self._entries.follow(state, now, new.uid if came and new is not None else "")
-                self._terminating.follow(state)
-        elif isinstance(change, ObjectChanged) and change.kind == POD_GROUP.name:
+            self._following.member_changed(change, now)
+            return
+        self.settle()
+        if isinstance(change, ObjectChanged) and change.kind == POD_GROUP.name:
             found = self._membership.object_changed(change)
             if found is not None:
                 state, old_group = found
                 is_other = old_group is None or state.group is None or old_group.metadata.uid != state.group.metadata.uid
-                self._incomplete.follow(state, None, now, self._ends.link)
                 before = None if old_group is None else old_group.spec.scheduling_policy.gang.min_count
-                self._entries.follow(state, now, eased=is_other or (before is not None and state.min_count < before))
-                self._terminating.follow(state)
+                eased = is_other or (before is not None and state.min_count < before)
+                self._following.group_changed(state, None, now, eased=eased)
         elif isinstance(change, PlanChanged):
             state = self._membership.state_of(change.group)
             state.plan_problem = UNREADABLE if change.new is not None and change.new.plan is None else ""
