@@ -108,7 +108,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--depth", action="append", choices=group_speed.DEPTHS, help="of speed; may be repeated (default core)")
     parser.add_argument("--speed-nodes", type=int, default=group_speed.NODES)
     parser.add_argument("--speed-groups", type=int, default=group_speed.GROUPS)
-    parser.add_argument("--speed-rounds", type=int, default=3)
+    parser.add_argument("--speed-rounds", type=int, default=5)
     parser.add_argument("--kills", type=int, default=16, help="of leaders, in turn at each moment")
     parser.add_argument("--seed", type=int, default=1)
     given = parser.parse_args(arguments)
