@@ -2,7 +2,8 @@
 
 A command about several objects goes on after one of them failed, as kubectl does, and ends with exit code 1. Only when nobody
 answers it ends at once. Where nothing listens at any address that was given, no patience helps: that is told after two seconds,
-while a replica that hangs or a cluster without a leader gets the client's full time.
+while a replica that hangs or a cluster without a leader gets the client's full time. A command that waits longer for somebody
+to listen says after these two seconds what it waits for.
 """
 
 from __future__ import annotations
@@ -119,10 +120,14 @@ def _tls_fault(endpoints: Sequence[str], files: CallerFiles | None) -> str:
 
 
 def _until_somebody_listens(endpoints: Sequence[str], seconds: float) -> None:
-    deadline = time.monotonic() + seconds
+    began, told = time.monotonic(), False
     while not any(map(_may_listen, endpoints)):
-        if time.monotonic() > deadline:
+        waited = time.monotonic() - began
+        if waited > seconds:
             fail(f"no rayched answers at {', '.join(endpoints)}; start one with `rayched up`, or name its replicas with --server")
+        if waited > LISTENS_SECONDS and not told:
+            told = True
+            note(f"waiting for a replica at {', '.join(endpoints)}, for {seconds:.0f} s at most")
         time.sleep(_POLL_SECONDS)
 
 
