@@ -10,6 +10,7 @@ import grpc
 from rayched.api.kinds import JOB, POD, AnyObject, Kind
 from rayched.api.termination import FINAL_PHASES
 from rayched.cli.followed_logs import FollowedLogs
+from rayched.cli.pod_patience import PodPatience
 from rayched.cli.pod_references import container_of
 from rayched.cli.printing import fail, note
 from rayched.client.client import Client
@@ -22,25 +23,23 @@ WEEK_SECONDS = 7 * 24 * 3600.0
 
 def follow_pod(client: Client, name: str, namespace: str, uid: str, deadline: float) -> Pod:
     """Prints what the command writes until the pod has ended; the pod. Fails where it goes, or the time is over."""
-    told = ""
     logs: FollowedLogs | None = None
+    patience = PodPatience(client, namespace, name)
 
     def has_ended(found: AnyObject | None) -> bool:
-        nonlocal told, logs
+        nonlocal logs
         if not _is_there(found, uid) or not isinstance(found, Pod):
             return True
         if logs is None:
             logs = FollowedLogs(client, name, namespace, container_of(found, ""))
-        for condition in found.status.conditions:
-            if condition.type == "PodScheduled" and condition.status == "False" and condition.message != told:
-                told = condition.message
-                note(f"pod/{name} waits for a node: {told}")
+        patience.see(found)
         for status in found.status.container_statuses:
             if status.state.HasField("running") or status.state.HasField("terminated"):
                 logs.begun(status.restart_count)
         return found.status.phase in FINAL_PHASES
 
-    ended = _waited(client, POD, name, namespace, has_ended, deadline)
+    with patience:
+        ended = _waited(client, POD, name, namespace, has_ended, deadline)
     if not isinstance(ended, Pod) or not _is_there(ended, uid):
         fail(f"pod/{name} was deleted before it had ended")
     if logs is not None:

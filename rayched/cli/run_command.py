@@ -84,7 +84,11 @@ def run(
             return
         deadline = time.monotonic() + seconds
         follow = follow_job if kind is JOB else follow_pod
-        ended = follow(client, name, namespace, uid, deadline)
+        try:
+            ended = follow(client, name, namespace, uid, deadline)
+        except KeyboardInterrupt:
+            note(f"{kind.singular} {namespace}/{name} stays; delete it with: {_deletion(kind, name, namespace)}")
+            raise
         if remove:
             _remove(client, kind, name, namespace, uid)
     code = code_of(ended)
@@ -142,6 +146,12 @@ def _several(pod: Pod, namespace: str, count: int, parallelism: int, hold: bool)
         item.spec.template.metadata.labels[key] = text
     item.spec.template.spec.CopyFrom(pod.spec)
     return item
+
+
+def _deletion(kind: Kind, name: str, namespace: str) -> str:
+    """What to type."""
+    place = "" if namespace == DEFAULT_NAMESPACE else f" -n {namespace}"
+    return f"rayched delete {kind.singular} {name}{place}"
 
 
 def _remove(client: Client, kind: Kind, name: str, namespace: str, uid: str) -> None:

@@ -200,7 +200,7 @@ def test_a_pod_that_is_to_run_for_ever_is_made_and_left(rayched: Commands, names
     assert rayched("run", "web", "-n", namespace, "--", "true").code == 1
     late = rayched("run", "big", "-n", namespace, "--requests", "cpu=5000", "--timeout", "2s", "--", "true")
     assert (late.code, late.errors[-1]) == (1, "error: timed out waiting for the condition on pods/big; it goes on")
-    assert any("pod/big waits for a node: 0/" in line for line in late.errors)
+    assert any(f"waiting for pod {namespace}/big: Unschedulable: 0/" in line for line in late.errors)
 
 
 def end(rayched: Commands, pod: Pod, code: int, phase: str = "", **said: str) -> None:
