@@ -154,7 +154,7 @@ def grant(
     \b
       rayched access grant alice submitter -n team-a
       rayched access grant alice viewer -A
-      rayched access grant nodes/hollow node --node 'node-{000..199}' --heartbeat-rate 200
+      rayched access grant nodes/h node --node 'n-{0..199}' --heartbeat-rate 200
     """
     if namespace and all_namespaces:
         wrong("--namespace cannot be combined with --all-namespaces")

@@ -57,9 +57,9 @@ def apply(
     \b
       rayched apply -f web.yaml -f examples/
       rayched get pods -o yaml | rayched apply -f -
-      rayched apply -k overlays/test                    what its kustomization.yaml makes
-      rayched apply -f shop/ -l app=shop --prune        deletes what is gone from shop/
-      rayched apply -f web.yaml --at-plan plan.json     as `plan -f web.yaml --out plan.json` said
+      rayched apply -k overlays/test                  what its kustomization makes
+      rayched apply -f shop/ -l app=shop --prune      what is gone from shop/ goes
+      rayched apply -f web.yaml --at-plan plan.json   as `plan --out` wrote it
     """
     if at_plan and (dry_run is not DryRunBy.none or prune):
         wrong("--at-plan cannot be combined with --dry-run or --prune; rayched plan changes nothing")

@@ -38,10 +38,10 @@ def completion(
     """Print what completes the command in a shell, or its manual page.
 
     \b
-      rayched completion bash        for ~/.local/share/bash-completion/completions/rayched
-      rayched completion zsh         for a file _rayched in a directory of $fpath
-      rayched completion fish        for ~/.config/fish/completions/rayched.fish
-      rayched completion man         for ~/.local/share/man/man1/rayched.1
+      rayched completion bash   for ~/.local/share/bash-completion/completions/
+      rayched completion zsh    for a file _rayched in a directory of $fpath
+      rayched completion fish   for ~/.config/fish/completions/rayched.fish
+      rayched completion man    for ~/.local/share/man/man1/rayched.1
 
     Commands, options and their values are part of it. Names of objects are asked for in the cluster.
     """

@@ -39,7 +39,7 @@ def create(
     """Create objects; one that is there already is an error.
 
     \b
-      rayched create -f job.yaml                      again and again, where it has metadata.generateName
+      rayched create -f job.yaml   again and again, with metadata.generateName
       rayched create namespace shop
       rayched create priorityclass urgent --value 1000
     """

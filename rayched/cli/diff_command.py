@@ -99,8 +99,8 @@ def replace(
     """Put objects in the place of those that are there, whole.
 
     \b
-      rayched replace -f web.yaml             what the manifest does not say is not kept, as `apply` would
-      rayched replace --force -f pod.yaml     for what cannot be changed, as most of a pod
+      rayched replace -f web.yaml           keeps nothing that it does not say
+      rayched replace --force -f pod.yaml   for what cannot be changed
 
     A manifest with metadata.resourceVersion is refused where somebody else has changed the object since. Of a pod give what
     `rayched get -o yaml` prints: what the server has filled in is part of it.

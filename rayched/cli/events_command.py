@@ -39,8 +39,8 @@ def events(
     """Show what happened, the latest last. Events are kept for an hour.
 
     \b
-      rayched events                            what happened to the pods of a namespace
-      rayched events --for pod/web-0            why it is where it is, or why it is not
+      rayched events                   what happened to the pods of a namespace
+      rayched events --for pod/web-0   why it is where it is, or why it is not
       rayched events -A --types Warning -w      all that goes wrong, as it comes
       rayched events -o jsonpath='{.items[*].reason}'
     """

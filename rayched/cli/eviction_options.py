@@ -28,7 +28,7 @@ class EvictionOptions:
 
     eviction_hard: Annotated[
         str | None,
-        typer.Option(metavar=_SIGNALS, help="A pod is killed at once below these.", show_default=DEFAULT_HARD),
+        typer.Option(metavar=_SIGNALS, help="A pod is killed at once below these.", show_default=DEFAULT_HARD.replace(",", ", ")),
     ] = None
     eviction_soft: Annotated[
         str, typer.Option(metavar=_SIGNALS, help="A pod is ended when it was below these for a while.", show_default=False)
@@ -46,7 +46,7 @@ class EvictionOptions:
         str, typer.Option(metavar="DURATION", help="A condition of pressure holds so long after it was seen last.")
     ] = "5m"
     eviction_merge_defaults: Annotated[
-        bool, typer.Option("--eviction-merge-defaults", help="Keep the defaults of signals that --eviction-hard does not name.")
+        bool, typer.Option("--eviction-merge-defaults", help="Keep the defaults of signals that are not given.")
     ] = False
 
     def settings(self) -> EvictionSettings:

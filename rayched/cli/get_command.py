@@ -57,9 +57,9 @@ def get(
       rayched get pods                          the pods of a namespace
       rayched get pods,nodes -o wide            several types, more columns
       rayched get pod/web-0 node/node-001 -o yaml
-      rayched get pods -A -l app=web -w         of all namespaces, by labels, as they change
+      rayched get pods -A -l app=web -w         of all namespaces, by labels, live
       rayched get pods -o jsonpath='{.items[*].spec.nodeName}'
-      rayched get pods -o custom-columns=NAME:.metadata.name,NODE:.spec.nodeName --sort-by .spec.nodeName
+      rayched get pods --sort-by .spec.nodeName -o custom-columns=N:.metadata.name
     """
     form = output_format(output)
     if bool(words) == bool(filename):

@@ -59,7 +59,7 @@ def history(
     \b
       rayched history
       rayched history -A --failed --since 1h
-      rayched history -l run=array -o custom-columns=NAME:.metadata.name,PHASE:.status.phase
+      rayched history -l run=a -o custom-columns=N:.metadata.name,P:.status.phase
 
     The leader keeps the last 12,500 ended pods (--terminated-pod-gc-threshold); deleted ones are gone. Events of an hour:
     `rayched events`.

@@ -67,7 +67,7 @@ def login(
 
     \b
       rayched login --server 10.0.0.11:7420 --ca-file ca.crt
-      rayched login --token-file nightly.token --ca-file ca.crt --server 10.0.0.11:7420,10.0.0.12:7420
+      rayched login --token-file n.token --ca-file ca.crt --server 10.0.0.11:7420
     """
     from rayched.client.signing import NotCertified
 

@@ -247,9 +247,9 @@ def node(
     \b
       rayched node worker-1 --server 127.0.0.1:7420
       rayched node small --cpu 2 --memory 1Gi --root-dir /tmp/small
-      rayched node worker-2 --server 10.0.0.1:7420 --join-token-file worker-2.token --join-ca-file ca.crt
-      rayched node shutdown                   before the host goes down: end its pods in order
-      rayched node --ray-address 10.0.0.5:6379 --server 10.0.0.1:7420       the nodes of a Ray cluster
+      rayched node worker-2 --join-token-file w2.token --join-ca-file ca.crt
+      rayched node shutdown                       before the host goes down
+      rayched node --ray-address 10.0.0.5:6379    the nodes of a Ray cluster
 
     Pods are processes of this host. They keep running when the agent ends; the next one in the same directory takes them over.
     With --memory, --pids or --ephemeral-storage what counts is the agent and its pods alone, so several nodes can share a host.

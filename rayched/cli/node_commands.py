@@ -152,7 +152,7 @@ def hollow(
     \b
       rayched hollow-nodes 100 --zones 3
       rayched hollow-nodes 100 --silent-after 30 --silent-nodes 5 --silent-for 600
-      rayched hollow-nodes 8 --prefix gpu --resource nvidia.com/gpu=8 --label accelerator=a100
+      rayched hollow-nodes 8 --prefix gpu --resource nvidia.com/gpu=8 --label a=b
     """
     resources = {"cpu": cpu, "memory": memory, "pods": str(pods), **_pairs("--resource", resource or [])}
     for name, text in resources.items():

@@ -26,8 +26,8 @@ def describe(
     """Show objects with all that belongs to them.
 
     \b
-      rayched describe pod web-0                why it is where it is, or why it is not
-      rayched describe node/node-001            what it offers, and what is taken of it
+      rayched describe pod web-0       why it is where it is, or why it is not
+      rayched describe node/node-001   what it offers, and what is taken of it
       rayched describe pods -l app=web
     """
     wanted = references(words)

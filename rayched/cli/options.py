@@ -78,7 +78,7 @@ FieldSelector = Annotated[
     typer.Option(
         "--field-selector",
         metavar="FIELDS",
-        help="Select by fields, as in spec.nodeName=node-001,status.phase!=Running.",
+        help="Select by fields, as in status.phase!=Running.",
         show_default=False,
     ),
 ]

@@ -30,9 +30,14 @@ from rayched.cli.templates import (
 
 FORMATS: Final = "wide|yaml|json|name|jsonpath=...|custom-columns=...|go-template=..."
 
+_SHORT_FORMATS: Final = FORMATS.replace("=...", "=")
+"""What stands in the help of an option, which has to fit into 80 columns."""
+
 OutputOption = Annotated[
     str,
-    typer.Option("--output", "-o", metavar=FORMATS, help="Format; also jsonpath-file=FILE and the like.", show_default=False),
+    typer.Option(
+        "--output", "-o", metavar=_SHORT_FORMATS, help="Format; also jsonpath-file=FILE and the like.", show_default=False
+    ),
 ]
 SortBy = Annotated[
     str, typer.Option("--sort-by", metavar="JSONPATH", help="Sort by a field, as in .spec.priority.", show_default=False)

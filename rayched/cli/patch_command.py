@@ -90,7 +90,7 @@ def patch(
     \b
       rayched patch rs web -p '{"spec": {"replicas": 3}}'
       rayched patch node node-001 -p '{"spec": {"unschedulable": true}}'
-      rayched patch pod web --type=json -p='[{"op": "remove", "path": "/metadata/labels/tier"}]'
+      rayched patch no n --type=json -p='[{"op":"remove","path":"/spec/taints"}]'
     """
     change = _patch_of(text, patch_file)
     with acting(server) as (client, failures):

@@ -121,8 +121,8 @@ def issue(
 
     \b
       rayched pki issue replica replica-0 --san replica-0.example,10.0.0.11
-      rayched pki issue node node-17 --out /etc/rayched/node --servers 10.0.0.11:7420,10.0.0.12:7420
-      rayched pki issue user alice --days 30 --servers 10.0.0.11:7420,10.0.0.12:7420
+      rayched pki issue node node-17 --out /etc/rayched --servers 10.0.0.11:7420
+      rayched pki issue user alice --days 30 --servers 10.0.0.11:7420
     """
     rule = CERTIFICATE_KINDS[kind]
     hosts = [host.strip() for text in san or () for host in text.split(",") if host.strip()]
@@ -169,7 +169,7 @@ def join_token(
 
     \b
       rayched pki join-token node worker-2 --out worker-2.token
-      rayched node worker-2 --join-token-file worker-2.token --join-ca-file ca.crt --server 10.0.0.11:7420
+      rayched node worker-2 --join-token-file worker-2.token --join-ca-file ca.crt
     """
     subject = f"{kind.value}/{name}"
     with connected(server) as client:
@@ -191,7 +191,7 @@ def renew(
     needs a replica that signs (`rayched replica --signer`). Run it by a timer, with --if-due.
 
     \b
-      rayched pki renew /etc/rayched/tls --servers 10.0.0.11:7420,10.0.0.12:7420 --if-due
+      rayched pki renew /etc/rayched/tls --servers 10.0.0.11:7420 --if-due
     """
     from rayched.client.signing import NotCertified, certified
     from rayched.pki.held_certificate import HeldCertificate
@@ -279,9 +279,9 @@ def rotate_ca(
     they were issued get the new ca.crt by themselves; it has to be carried to those that were taken elsewhere.
 
     \b
-      rayched pki rotate-ca trust-both     a second authority, which all are to trust
-      rayched pki rotate-ca sign-new       it signs from now on; then issue all certificates anew
-      rayched pki rotate-ca trust-new      the old one is trusted no longer
+      rayched pki rotate-ca trust-both   a second authority, which all shall trust
+      rayched pki rotate-ca sign-new     it signs from now on; then issue all anew
+      rayched pki rotate-ca trust-new    the old one is trusted no longer
     """
     if force and step is not RotationStep.sign_new:
         wrong("--force: goes with the step sign-new alone")

@@ -79,11 +79,11 @@ def plan(
     """Show where pods would go, changing nothing. Pod groups go whole or not at all, and the plan says which.
 
     \b
-      rayched plan -f web.yaml                          what applying it would place
-      rayched plan -f web.yaml --out plan.json          for apply --at-plan, which does that or nothing
-      rayched plan --add-nodes 20 --like node-001       what would become of the pods that wait
+      rayched plan -f web.yaml                       what applying it would place
+      rayched plan -f web.yaml --out plan.json       for apply --at-plan
+      rayched plan --add-nodes 20 --like node-001    what pods that wait would do
       rayched plan --drain node-001                     where its pods would go
-      rayched plan -f web.yaml --config profiles.yaml   with other plugins or weights
+      rayched plan -f web.yaml --config other.yaml   with other plugins or weights
       rayched plan --from-kubectl nodes.yaml,pods.yaml -f web.yaml
 
     Exit codes: 0 nothing to place, 1 something would be placed or preempted, 2 an error.

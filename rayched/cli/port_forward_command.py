@@ -30,9 +30,9 @@ def port_forward(
     """Make ports of a pod ports of this host, until Ctrl-C.
 
     \b
-      rayched port-forward web 8080:80     what connects to 8080 here reaches 80 there
-      rayched port-forward web 80          the same port here
-      rayched port-forward web :80 :443    ports that are free here
+      rayched port-forward web 8080:80   what connects to 8080 here reaches 80
+      rayched port-forward web 80        the same port here
+      rayched port-forward web :80 :443  ports that are free here
 
     Pods have their host's network, so a port is one of the pod's host. Whoever forwards has to know the token of the pod's node.
     """

@@ -13,7 +13,7 @@ import os
 import sys
 import traceback
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, NoReturn
 
 from rayched.api import printable
@@ -73,8 +73,27 @@ def _write(text: str) -> None:
 
 
 def note(text: str) -> None:
-    """Something a person may want to know, in one line; not part of the result."""
-    _say(shown(text))
+    """Something a person may want to know, in one line; not part of the result.
+
+    An error or a warning that is longer than the terminal is broken between words, so that names stay whole.
+    """
+    line = shown(text)
+    if sys.stderr.isatty() and line.lower().startswith(("error: ", "warning: ")):
+        line = _wrapped(line)
+    _say(line)
+
+
+def _wrapped(line: str) -> str:
+    # Not at the top: most commands break nothing.
+    import shutil
+    import textwrap
+
+    width = shutil.get_terminal_size().columns
+    if not os.environ.get("COLUMNS"):
+        # Where results go into a pipe, only standard error knows how wide the terminal is.
+        with suppress(OSError, ValueError):
+            width = os.get_terminal_size(sys.stderr.fileno()).columns or width
+    return textwrap.fill(line, width, break_long_words=False, break_on_hyphens=False)
 
 
 def _say(text: str) -> None:

@@ -130,13 +130,13 @@ def queue(
     """Show pods that wait for a node.
 
     \b
-      rayched queue                    in the order in which they will be tried
-      rayched queue web-0 -n shop      one pod
-      rayched queue -o wide            and after which changes they are tried again
+      rayched queue                   in the order in which they will be tried
+      rayched queue web-0 -n shop     one pod
+      rayched queue -o wide           and after which changes they are tried again
       rayched queue -t gated -l app=web --sort-by .priority
       rayched queue -o custom-columns=NAME:.name,ATTEMPTS:.attempts
-      rayched queue -w                 live
-      rayched queue --start            and by when each has a node, by the deadlines of those that run
+      rayched queue -w                live
+      rayched queue --start           and by when each has a node
 
     A start is known where pods that run have an end: their activeDeadlineSeconds or their job's, or a deletion. They may end
     before; who comes in between with a higher priority is not foreseen.

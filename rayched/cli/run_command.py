@@ -58,7 +58,7 @@ def run(
     \b
       rayched run hello -- echo hello
       rayched run build --requests cpu=2,memory=4Gi --rm -- make all
-      rayched run array --count 100 --parallelism 10 -- sh -c 'echo $JOB_COMPLETION_INDEX'
+      rayched run three --count 9 --parallelism 3 -- printenv JOB_COMPLETION_INDEX
       rayched run web --restart Always --count 3 -- python3 -m http.server
 
     What one pod writes is printed as it comes, of several how many have ended. The exit code is the command's own, of several 0

@@ -53,9 +53,9 @@ def up(
     Makes certificates and a context, so that commands of this user need no flag, and those of others get nowhere.
 
     \b
-      rayched up                              continues with the nodes and pods of the last time
-      rayched up --fresh                      starts empty
-      rayched up --data-dir /tmp/cluster      keeps them there, not in ~/.local/state/rayched
+      rayched up                           continues with what was there last time
+      rayched up --fresh                   starts empty
+      rayched up --data-dir /tmp/cluster   keeps all there, not in ~/.local/state
     """
     # Not at the top: it needs etcd3, which a client has not.
     from rayched.replica.cluster.local_cluster import LocalCluster, ReplicaFailed

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+
 import pytest
 
 from rayched.cli.printing import GrowingTable, counted, note, plain_table
@@ -42,3 +44,37 @@ def test_a_word_between_colons_is_no_picture(capsys: pytest.CaptureFixture[str])
 @pytest.mark.parametrize(("count", "text"), [(0, "0 nodes"), (1, "1 node"), (2, "2 nodes")])
 def test_one_is_no_plural(count: int, text: str) -> None:
     assert counted(count, "node") == text
+
+
+class Terminal(io.StringIO):
+    """A standard error that somebody looks at."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+LONG = "pods web-0-of-a-rather-long-name: no node of 12 has room for so many, and none will have in time"
+
+
+@pytest.mark.parametrize("before", ["error: ", "warning: ", "Warning: "])
+def test_errors_and_warnings_break_between_words_on_a_terminal(monkeypatch: pytest.MonkeyPatch, before: str) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    monkeypatch.setattr("sys.stderr", terminal := Terminal())
+    note(before + LONG)
+    lines = terminal.getvalue().splitlines()
+    assert len(lines) > 2 and max(map(len, lines)) <= 40
+    assert " ".join(lines) == before + LONG
+    assert not any(line.startswith(" ") for line in lines)
+
+
+def test_a_name_longer_than_the_terminal_stays_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "10")
+    monkeypatch.setattr("sys.stderr", terminal := Terminal())
+    note("error: web-0-of-a-rather-long-name not found")
+    assert terminal.getvalue().splitlines() == ["error:", "web-0-of-a-rather-long-name", "not found"]
+
+
+def test_in_a_pipe_an_error_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    note(f"error: {LONG}")
+    assert capsys.readouterr().err == f"error: {LONG}\n"
