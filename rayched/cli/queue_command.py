@@ -6,6 +6,8 @@ or YAML, only pods whose place, attempts or plugins changed are told, and those 
 A pod group is one line, with how many of its members wait. One that is held back is in no queue: it is told of beside it, on
 standard error, or under `held_groups` in a document; not with -w, nor where pods are chosen by state or label.
 
+Of one pod that was named and is in no queue it is told where it is; one that is not there is an error, but for -w.
+
 A pod whose scheduler is no profile's is pending and in no queue: it is told of like that, under `not_served`. Finding these takes
 a list of pods, so with -w it is done every half minute.
 """
@@ -30,6 +32,7 @@ from rayched.api.columns import age
 from rayched.api.moments import moment_text
 from rayched.cli.connection import connected
 from rayched.cli.held_groups import ENTRY_PREFIX, HeldGroup, held_groups
+from rayched.cli.not_pending import nothing_pending
 from rayched.cli.options import Selector, Server
 from rayched.cli.output_formats import OutputForm, OutputFormat, OutputOption, order, output_format
 from rayched.cli.printing import GrowingTable, clear_screen, counted, note, out, out_json, plain_table, wrong
@@ -154,6 +157,7 @@ def queue(
         found = choice.asked(client)
         elsewhere = waiting_for_others(client, namespace, name)
         held = [] if choice.states or selector else held_groups(client, namespace, name, found)
+        nothing = [] if found.pods or elsewhere or held else nothing_pending(client, namespace, name)
         if start:
             choice = replace(choice, starts=_starts(client, time.time()))
     if form.form is OutputForm.name:
@@ -165,10 +169,8 @@ def queue(
     if found.pods:
         plain_table(choice.headings, [choice.row(pod) for pod in found.pods])
         _tell_of_more(found)
-    for one in (*held, *elsewhere):
+    for one in (*held, *elsewhere, *nothing):
         note(str(one))
-    if not found.pods and not elsewhere and not held:
-        note("No pending pods found")
 
 
 def _print_names(pods: Iterable[PendingPod]) -> None:

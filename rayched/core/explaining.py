@@ -56,14 +56,14 @@ def look_at_pod(cache: Cache, scheduler: Scheduler, snapshot: Snapshot, request:
     name = f"{request.namespace or 'default'}/{request.name}"
     record = cache.find(request.namespace or "default", request.name)
     if record is None:
-        raise CannotExplain(f'pods "{name}" not found')
+        raise CannotExplain(f"Pod {name} not found")
     if record.stage is Stage.OVER:
         raise CannotExplain(f"Pod {name} is over or being deleted: nothing is decided about it any more")
     if not scheduler.knows(record.template.scheduler_name):
         raise CannotExplain(f'Pod {name}: spec.schedulerName: no profile has the name "{record.template.scheduler_name}"')
     unknown = [node for node in request.nodes if snapshot.row_of(node) is None]
     if unknown:
-        raise CannotExplain(f'nodes "{unknown[0]}" not found')
+        raise CannotExplain(f"Node {unknown[0]} not found")
     try:
         with snapshot.work.of(EXPLAIN_SECONDS):
             found = _looked_at(record, scheduler, snapshot)
@@ -100,7 +100,7 @@ def look_at_group(groups: GroupsLookedAt, cache: Cache, request: ExplainRequest)
     except GroupChanges as problem:
         raise CannotExplain(str(problem)) from None
     if found is None:
-        raise CannotExplain(f'podgroups "{name}" not found')
+        raise CannotExplain(f"PodGroup {name} not found")
     return PodLook(None, ExplainResponse(revision=cache.revision, group=found))
 
 

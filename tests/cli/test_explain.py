@@ -72,7 +72,8 @@ def test_explaining_changes_nothing(rayched: Commands, web: str) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("nobody",), 'pods "default/nobody" not found'),
+        (("nobody",), "error: Pod default/nobody not found"),
+        (("podgroup/nobody",), "error: PodGroup default/nobody not found"),
         (("node/node-001",), "only pods and pod groups can be explained"),
         (("nobody", "-o", "yaml"), "'yaml' is not one of 'wide', 'json'"),
     ],

@@ -96,7 +96,21 @@ def test_a_pod_for_a_scheduler_that_is_not_there_is_told_of(rayched: Commands, n
         with started("queue", "-n", namespace, "-w", *output, environment=environment, errors=errors):
             wait_until(lambda told=errors: told.read_text() == f"{line}\n", "the pods are told of")  # type: ignore[misc]
     assert "Scheduler:        nobody (not served here; served: " in rayched("describe", "pod", "packed-0", "-n", namespace).out
-    assert rayched("queue", "none-such", "-n", namespace).errors == ["No pending pods found"]
+
+
+@pytest.mark.cluster
+def test_of_a_pod_that_was_named_it_is_told_where_it_is_or_that_there_is_none(rayched: Commands, web: str) -> None:
+    rayched.running("web-0", web)
+    for place, said in ((("-n", web), f"Pod {web}/none-such not found"), ((), "Pod none-such not found in any namespace")):
+        for output in ((), ("-o", "json")):
+            missing = rayched("queue", "none-such", *place, *output)
+            assert (missing.code, missing.out, missing.errors) == (1, "", [f"error: {said}"])
+    found = rayched("queue", "web-0", "-n", web)
+    node = rayched.pod("web-0", web).spec.node_name
+    assert (found.code, found.out) == (0, "")
+    assert found.errors == [f"pod {web}/web-0 is not pending: it is on node {node} (Running)"]
+    group = rayched("queue", "podgroup:none-such", "-n", web)
+    assert (group.code, group.errors) == (1, [f"error: PodGroup {web}/none-such not found"])
 
 
 @pytest.mark.cluster

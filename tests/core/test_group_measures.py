@@ -169,5 +169,5 @@ def test_who_would_have_to_end_is_named_and_nobody_does() -> None:
 
 
 def test_a_group_that_is_not_there_cannot_be_explained() -> None:
-    with pytest.raises(CannotExplain, match='podgroups "default/nobody" not found'):
+    with pytest.raises(CannotExplain, match="PodGroup default/nobody not found"):
         explained(a_replica("n1"), "nobody")

@@ -95,7 +95,7 @@ class SmallScheduler:
         if request.name == "broken":
             raise QuestionFailed("the scheduler failed to answer")
         if request.name != "known":
-            raise NothingToExplain(f'pods "{request.namespace}/{request.name}" not found')
+            raise NothingToExplain(f"Pod {request.namespace}/{request.name} not found")
         return ExplainResponse(uid="7", nodes=3, feasible=1)
 
     async def plan_basis(self) -> GetPlanBasisResponse:

@@ -66,7 +66,7 @@ def test_questions_to_the_scheduler_reach_the_leader_from_anywhere(pair: tuple[S
         assert client.explain("known", timeout_seconds=3).feasible == 1
         with pytest.raises(ApiError) as caught:
             client.explain("unknown", timeout_seconds=3)
-        assert (caught.value.code.name, caught.value.message) == ("NOT_FOUND", 'pods "default/unknown" not found')
+        assert (caught.value.code.name, caught.value.message) == ("NOT_FOUND", "Pod default/unknown not found")
         for replica in (one, other):
             with Client(replica.address) as asking, pytest.raises(ApiError) as caught:
                 asking.explain("broken", timeout_seconds=3)
