@@ -8,6 +8,7 @@ Source: the REST mappings of Kubernetes 1.34 (`kubectl api-resources`); PodGroup
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Final
@@ -68,6 +69,11 @@ class Kind:
 class UnknownKind(ValueError):
     """A word that names no kind. The message lists the words that do."""
 
+    def __init__(self, text: str, *, is_advised: bool = False) -> None:
+        """`is_advised`: the message also says what may have been meant."""
+        super().__init__(text)
+        self.is_advised = is_advised
+
 
 POD: Final = Kind("Pod", "pods", ("po",), "v1", True, Pod, "pod")
 NODE: Final = Kind("Node", "nodes", ("no",), "v1", False, Node, "node")
@@ -124,7 +130,9 @@ def by_name(name: str) -> Kind:
     try:
         return _BY_NAME[name]
     except KeyError:
-        raise UnknownKind(f"kind {quoted(name)} is not known; allowed are {', '.join(_BY_NAME)}{_advice(name)}") from None
+        raise UnknownKind(
+            f"kind {quoted(name)} is not known; allowed are {', '.join(_BY_NAME)}{_advice(name, lambda kind: kind.name)}"
+        ) from None
 
 
 _WORD_LENGTH_MAX: Final = 40
@@ -136,14 +144,14 @@ _NOT_SERVED: Final = {
 """Kinds of Kubernetes that make pods, and what to do without them."""
 
 
-def _advice(word: str) -> str:
-    """What stands in the place of a kind that is not served, or which one may have been meant."""
+def _advice(word: str, named: Callable[[Kind], str]) -> str:
+    """What stands in the place of a kind that is not served, or which one may have been meant, as it is `named` there."""
     word = word.lower().partition(".")[0]
     for names, advice in _NOT_SERVED.items():
         if word in names:
             return f"; {advice}"
     close = get_close_matches(word, _BY_WORD, n=1, cutoff=0.75) if len(word) <= _WORD_LENGTH_MAX else []
-    return f"; did you mean {quoted(_BY_WORD[close[0]].name)}?" if close else ""
+    return f"; did you mean {quoted(named(_BY_WORD[close[0]]))}?" if close else ""
 
 
 def by_word(word: str) -> Kind:
@@ -152,7 +160,8 @@ def by_word(word: str) -> Kind:
         return _BY_WORD[word.lower()]
     except KeyError:
         known = ", ".join("|".join((kind.plural, *kind.short_names)) for kind in KINDS)
-        raise UnknownKind(f"there is no kind {quoted(word)}; allowed are {known}{_advice(word)}") from None
+        advice = _advice(word, lambda kind: kind.plural)
+        raise UnknownKind(f"there is no kind {quoted(word)}; allowed are {known}{advice}", is_advised=bool(advice)) from None
 
 
 def of(item: Object) -> Kind:

@@ -47,6 +47,10 @@ def compiled(text: str) -> Finder:
     path = text.strip()
     if path.startswith("{") and path.endswith("}"):
         path = path[1:-1].strip()
+    elif path.startswith("{"):
+        raise PathFault(f'{text!r}: a "}}" is missing at its end')
+    elif path.endswith("}"):
+        raise PathFault(f'{text!r}: a "{{" is missing at its beginning')
     path = path.removeprefix("$")
     if path in ("", "."):
         raise PathFault(f"{text!r}: names no field; want one such as {{.status.phase}}")

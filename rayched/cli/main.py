@@ -6,6 +6,7 @@ each error is one line, never a traceback.
 
 from __future__ import annotations
 
+import difflib
 import importlib.metadata
 import logging
 import os
@@ -149,6 +150,8 @@ def main() -> None:
     raise SystemExit(code if isinstance(code, int) else 0)
 
 
+_NEAR: Final = 0.75
+"""Of 1: how much alike an option is that may have been meant."""
 _PLAIN_WORDS: Final = (
     ("Value error, ", ""),
     ("Input should be a valid integer, unable to parse string as an integer", "want a whole number"),
@@ -158,9 +161,19 @@ _PLAIN_WORDS: Final = (
 """What the library of options says, and what people say."""
 
 
+def _unknown_option(error: typer.TyperException) -> str:
+    """What is said of an option that there is not, in the words that an unknown command gets; empty of any other error."""
+    possible: list[str] | None = getattr(error, "possibilities", None)
+    if not possible:
+        return ""
+    option = getattr(error, "option_name", "")
+    near = ", ".join(difflib.get_close_matches(option, possible, cutoff=_NEAR))
+    return f"{error.message}. Did you mean {near}?" if near else error.message
+
+
 def _usage_fault(error: typer.TyperException) -> str:
     """What is wrong with the command line, and where it says how it should be."""
-    text = " ".join(error.format_message().split()).removesuffix(".")
+    text = " ".join((_unknown_option(error) or error.format_message()).split()).removesuffix(".")
     for said, plain in _PLAIN_WORDS:
         text = text.replace(said, plain)
     context = getattr(error, "ctx", None)

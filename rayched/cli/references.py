@@ -73,7 +73,10 @@ def named(word: str) -> Reference:
 def _references(words: Sequence[str]) -> list[Reference]:
     if any("/" in word for word in words):
         return [named(word) for word in words]
-    kinds_named = [kind for word in words[0].split(",") if word for kind in (ALL_KINDS if word == "all" else (_kind(word),))]
+    is_alone = len(words) == 1 and "," not in words[0]
+    kinds_named = [
+        kind for word in words[0].split(",") if word for kind in (ALL_KINDS if word == "all" else (_kind(word, is_alone),))
+    ]
     names = words[1:]
     if not kinds_named:
         raise NoReference(f"{words[0]!r} names no type of object")
@@ -113,8 +116,17 @@ def kind_named(word: str) -> Kind:
         fail(str(error))
 
 
-def _kind(word: str) -> Kind:
+def _kind(word: str, is_alone: bool = False) -> Kind:
+    """`is_alone`: nothing else is named, so the word may be meant as the name of an object, or of a file."""
     try:
         return by_word(word)
     except UnknownKind as error:
-        raise NoReference(str(error)) from None
+        hint = ""
+        if is_alone and not error.is_advised:
+            hint = f"; a file is named with -f {word}" if is_manifest(word) else f"; a name alone is no object: pod {word}"
+        raise NoReference(f"{error}{hint}") from None
+
+
+def is_manifest(word: str) -> bool:
+    """Whether it looks like the name of a file."""
+    return word.lower().endswith((".yaml", ".yml", ".json"))

@@ -23,6 +23,9 @@ from rayched.cli.verbosity import set_verbosity
 _SHORT_WITH_EQUALS: Final = re.compile(r"-([A-Za-z]*)([A-Za-z])=(.*)", re.DOTALL)
 _VERBOSITY: Final = re.compile(r"(?:-v|--v)(?:=(.*)|(\d+))?")
 _DRY_RUN: Final = "--dry-run"
+_EXTRA: Final = re.compile(r"Got unexpected extra argument(?:\(s\)|s)? \(([^ )]+)")
+"""What the parser says of words that nothing takes; the first of them."""
+_FILENAME: Final = "--filename"
 _TRUTH: Final = {"true": True, "1": True, "t": True, "false": False, "0": False, "f": False}
 """Go's words for it, of which case does not count here."""
 
@@ -33,7 +36,12 @@ class KubectlCommand(TyperCommand):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         end = args.index("--") if "--" in args else len(args)
         self._refuse_foreign(ctx, args[:end])
-        return super().parse_args(ctx, [*self._plain(_without_verbosity(args[:end])), *args[end:]])
+        try:
+            return super().parse_args(ctx, [*self._plain(_without_verbosity(args[:end])), *args[end:]])
+        except typer.TyperException as error:
+            if _FILENAME in _names_of([self])[1] and (found := _EXTRA.match(error.message)):
+                error.message += f"; files are named with -f: -f {found[1]}"
+            raise
 
     def _refuse_foreign(self, ctx: Any, words: Iterable[str]) -> None:
         own = {name for parameter in self.params for name in (*parameter.opts, *parameter.secondary_opts)}

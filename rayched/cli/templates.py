@@ -49,6 +49,8 @@ def template(text: str) -> Template:
     while place < len(text):
         match = _BLOCK.match(text, place)
         if match is None:
+            if text[place] == "{" and "}" not in text[place + 1 :].partition("{")[0]:
+                raise PathFault(f'{text!r}: a "}}" is missing behind {text[place:][:40]!r}')
             if text[place] in "{}":
                 raise PathFault(f"{text!r}: cannot be read from {text[place:][:40]!r} on")
             end = min((found for found in (text.find("{", place), text.find("}", place)) if found >= 0), default=len(text))

@@ -43,7 +43,7 @@ def test_a_template_prints_what_kubectl_prints(text: str, printed: str) -> None:
     [
         ("{range .items[*]}{.a}", "a {range} has no {end}"),
         ("{end}", "{end} stands where it means nothing"),
-        ("{.a", "cannot be read from '{.a' on"),
+        ("{.a", "a \"}\" is missing behind '{.a'"),
         ("{}", "{} stands where it means nothing"),
         ("{.a[}", "cannot be read from"),
     ],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from collections.abc import Callable
@@ -57,6 +58,12 @@ DOCUMENT = {
 )
 def test_a_path_leads_to_values(path: str, found: list[Any]) -> None:
     assert compiled(path)(DOCUMENT) == found
+
+
+@pytest.mark.parametrize(("path", "missing"), [("{.a", '"}" is missing at its end'), (".a}", '"{" is missing at its beg')])
+def test_a_path_with_one_brace_alone_is_told_which_one_is_missing(path: str, missing: str) -> None:
+    with pytest.raises(PathFault, match=re.escape(missing)):
+        compiled(path)
 
 
 @pytest.mark.parametrize("path", ["", "{}", ".a[", ".a[?(b)]", "{.a}{.b}", "[1:2:3]", ".a[?(@.b=~1)]"])
