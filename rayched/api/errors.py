@@ -6,11 +6,16 @@ Reading, defaulting and validating never stop at the first fault; they collect F
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import difflib
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 MAX_SHOWN_CHARACTERS = 80
 """A value in a message is cut down to this length, so that an error about a large value stays one line."""
+
+_NEAR: Final = 0.75
+"""Of 1: how much alike a name is that may have been meant."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,3 +64,9 @@ def one_of(allowed: Sequence[str]) -> str:
     """A list of what is allowed, for messages: `"A", "B" or "C"`."""
     names = [f'"{name}"' for name in allowed]
     return names[0] if len(names) == 1 else ", ".join(names[:-1]) + " or " + names[-1]
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """What follows upon a name that nobody knows: the one that is most like it; empty where none is."""
+    close = difflib.get_close_matches(name[:MAX_SHOWN_CHARACTERS], list(known), n=1, cutoff=_NEAR)
+    return f"; did you mean {quoted(close[0])}?" if close else ""

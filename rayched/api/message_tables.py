@@ -16,7 +16,6 @@ Cost: tables are compiled at first use of a message type; then one dictionary lo
 from __future__ import annotations
 
 import datetime
-import difflib
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -27,7 +26,7 @@ from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import Message
 
 from rayched.api import quantity
-from rayched.api.errors import FieldError, join, key_of, quoted
+from rayched.api.errors import FieldError, did_you_mean, join, key_of, quoted
 from rayched.api.unused_fields import UNUSED_FIELDS
 from rayched.api.zero_values import ALWAYS_WRITTEN
 
@@ -235,8 +234,7 @@ class MessageTable:
         if len(findings.errors) >= MAX_FINDINGS:
             # It would not be kept, and looking for a field that is like it takes its time.
             return
-        close = difflib.get_close_matches(key[:80], [*self.fields, *self.unused], n=1, cutoff=0.75)
-        hint = f'; did you mean "{close[0]}"?' if close else ""
+        hint = did_you_mean(key, [*self.fields, *self.unused])
         findings.error(where, f"{self.name} has no such field{hint}", unknown=True)
 
 

@@ -21,7 +21,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from rayched.api.errors import FieldError, quoted
+from rayched.api.errors import FieldError, did_you_mean, quoted
 from rayched.configuration import default_plugins
 from rayched.configuration.configuration import (
     EVERY_PLUGIN,
@@ -153,8 +153,11 @@ class _Build:
         elif name in _KNOWN_NAMES:
             self._warn(where, f"{quoted(name)} is left out: this version does not have it")
         else:
-            known = ", ".join(sorted(self.registry))
-            self._error(where, f"{quoted(name)} is no plugin that is installed; there are {known}")
+            self._error(where, self._not_installed(name))
+
+    def _not_installed(self, name: str) -> str:
+        known = sorted(self.registry)
+        return f"{quoted(name)} is no plugin that is installed; there are {', '.join(known)}{did_you_mean(name, known)}"
 
     def _is_kubernetes_name(self, name: str) -> bool:
         return name in _KNOWN_NAMES or name in default_plugins.DROPPED
@@ -273,8 +276,7 @@ class _Build:
             elif reference.name in self.registry:
                 found[reference.name] = reference.weight or 1
             elif reference.name:
-                known = ", ".join(sorted(self.registry))
-                self._error(where, f"{quoted(reference.name)} is no plugin that is installed; there are {known}")
+                self._error(where, self._not_installed(reference.name))
         return found
 
     def _shadowed(self, profile: Profile, shadows: Mapping[str, int]) -> Profile:
@@ -299,9 +301,10 @@ class _Build:
         said = {b.name: TimeBudget(b.seconds, b.when_exceeded) for b in self.said.time_budgets if b.seconds is not None}
         for i, budget in enumerate(self.said.time_budgets):
             if budget.name not in (*plugins, EVERY_PLUGIN):
-                known = ", ".join(sorted(plugins))
+                known = sorted(plugins)
+                hint = did_you_mean(budget.name, known)
                 where = f"pluginTimeBudgets[{i}].name"
-                self._error(where, f"{quoted(budget.name)} is no plugin of this profile; there are {known}")
+                self._error(where, f"{quoted(budget.name)} is no plugin of this profile; there are {', '.join(known)}{hint}")
         for_all = said.pop(EVERY_PLUGIN, None)
         return said if for_all is None else {name: said.get(name, for_all) for name in plugins}
 

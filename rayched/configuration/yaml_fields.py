@@ -17,7 +17,7 @@ from typing import Any, Final
 import yaml
 
 from rayched.api.durations import duration_seconds
-from rayched.api.errors import FieldError, join, one_of, quoted
+from rayched.api.errors import FieldError, did_you_mean, join, one_of, quoted
 
 TEXT_MAX_BYTES: Final = 1 << 20
 DEPTH_MAX: Final = 32
@@ -105,7 +105,7 @@ class Section:
         """Reports the fields that nobody asked for."""
         for name in self._fields:
             if name not in self._asked:
-                self.error(name, "is not a known field")
+                self.error(name, f"is not a known field{did_you_mean(name, sorted(self._asked))}")
 
     # ---------------------------------------------------------------------------------------------------- scalars
 

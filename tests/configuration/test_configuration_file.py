@@ -257,6 +257,15 @@ def test_all_violations_come_at_once_in_the_order_of_their_lines() -> None:
         ("profiles: [{}, {schedulerName: a}]", "profiles[0].schedulerName: is required where there are several"),
         ("parallelism: 1\nparallelism: 2", "parallelism: occurs twice"),
         ("profiles: [&a {plugins: *a}]", "profiles[0].plugins.plugins: is not a known field"),
+        (
+            "profiles: [{plugins: {multipoint: {enabled: [{name: NodeName}]}}}]",
+            'profiles[0].plugins.multipoint: is not a known field; did you mean "multiPoint"?',
+        ),
+        (
+            "profiles: [{plugins: {score: {enabled: [{name: NodeName, wieght: 2}]}}}]",
+            'profiles[0].plugins.score.enabled[0].wieght: is not a known field; did you mean "weight"?',
+        ),
+        ("paralelism: 3", 'paralelism: is not a known field; did you mean "parallelism"?'),
         ("profiles: [{<<: {schedulerName: a}}]", "profiles[0]: merge keys (<<) are not read"),
         ("profiles: [{plugins: {filter: {enabled: [{name: '*'}]}}}]", "profiles[0].plugins.filter.enabled[0].name"),
         ("profiles: [{plugins: {bind: {disabled: [{name: '*'}]}}}]", "profiles[0].plugins.bind: at least one Bind plugin"),

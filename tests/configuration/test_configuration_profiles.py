@@ -248,6 +248,7 @@ def test_arguments_reach_the_plugin_they_are_for() -> None:
         ({"FILTER": enabled("Mine", "Mine")}, "plugins.filter.enabled[1].name", "is enabled twice"),
         ({"MULTI_POINT": enabled("Mine", "Mine")}, "plugins.multiPoint", "is enabled twice"),
         ({"FILTER": enabled("Nobody")}, "plugins.filter.enabled[0].name", "is no plugin that is installed"),
+        ({"FILTER": enabled("Mien")}, "plugins.filter.enabled[0].name", '; did you mean "Mine"?'),
         ({"FILTER": enabled(disabled=["Nobody"])}, "plugins.filter.disabled[0].name", "is no plugin that is installed"),
         ({"MULTI_POINT": enabled("Broken")}, "plugins", 'plugin "Broken" cannot be made: ValueError: no such host'),
         ({"BIND": enabled(disabled=["DefaultBinder"])}, "plugins.bind", "at least one Bind plugin"),

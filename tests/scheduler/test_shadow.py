@@ -109,6 +109,7 @@ def test_a_shadow_is_asked_about_nodes_and_never_called_where_it_could_act() -> 
     ("shadows", "message"),
     [
         ("[{name: Nobody}]", '"Nobody" is no plugin that is installed; there are '),
+        ("[{name: Reservign}]", '; did you mean "Reserving"?'),
         ("[{name: NodeName}]", '"NodeName" is enabled in this profile already'),
         ("[{name: Tidy}, {name: Tidy}]", '"Tidy" is enabled in this profile already'),
         ("[{weight: 3}]", "is required"),
