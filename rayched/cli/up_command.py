@@ -5,7 +5,8 @@ from __future__ import annotations
 import signal
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
@@ -20,7 +21,7 @@ from rayched.client.contexts import NO_CONTEXT, ContextError, current_context
 from rayched.client.errors import ApiError
 from rayched.controllers.node_settings import NodeSettingsError
 from rayched.pki.errors import PkiError
-from rayched.replica.cluster.local_state import StateInUse, remove_state, state_directory
+from rayched.replica.cluster.local_state import StateInUse, check_unused, remove_state, state_directory
 from rayched.replica.etcd.etcd_binary import EtcdServerError
 from rayched.replica.settings import GATEWAY_PORT_DISTANCE, ReplicaSettings, SettingsError, default_data_dir
 
@@ -106,6 +107,9 @@ def reset(
     if not directory.exists():
         out(f"{directory} holds nothing")
         return
+    with _told_of_state(directory):
+        # Before the question: whoever says yes wants it done, not refused.
+        check_unused(directory)
     if not yes:
         if not sys.stdin.isatty():
             wrong(f"this removes {directory} with all nodes and pods of its cluster; --yes says that you want that")
@@ -118,8 +122,15 @@ def reset(
 
 def _remove(directory: Path) -> None:
     """Ends the command where it cannot be removed."""
-    try:
+    with _told_of_state(directory):
         remove_state(directory)
+
+
+@contextmanager
+def _told_of_state(directory: Path) -> Iterator[None]:
+    """Ends the command where a cluster runs on the directory, or where it cannot be read or removed."""
+    try:
+        yield
     except StateInUse as error:
         fail(str(error))
     except OSError as error:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
 import signal
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from rayched.cli import up_command
 from rayched.replica.cluster.free_ports import free_port
 from tests.cli.cluster import a_pod_text, run_here, started
 from tests.cli.test_processes import START_SECONDS_MAX
@@ -40,6 +43,22 @@ def test_up_goes_on_with_what_there_is_and_fresh_and_reset_are_rid_of_it(tmp_pat
     assert run_here(["reset", "--yes"], None, home).lines == [f"{tmp_path / 'up'} is removed"]
     assert not (tmp_path / "up").exists() and (tmp_path / "pki").exists()
     assert run_here(["reset"], None, home).lines == [f"{tmp_path / 'up'} holds nothing"]
+
+
+def test_reset_refuses_while_a_cluster_runs_before_it_asks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    directory = tmp_path / "up"
+    database = directory / "etcd" / "member" / "snap" / "db"
+    database.parent.mkdir(parents=True)
+    database.write_bytes(b"")
+    # Somebody sits there, and would say yes.
+    monkeypatch.setattr(up_command, "sys", SimpleNamespace(stdin=SimpleNamespace(isatty=lambda: True)))
+    with database.open("rb") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        for words in (["reset"], ["reset", "--yes"]):
+            refused = run_here(words, "y\n", {"RAYCHED_HOME": str(tmp_path)})
+            assert (refused.code, refused.out) == (1, "")
+            assert refused.errors == [f"error: a cluster runs on {directory}; end it first, with Ctrl-C where it was started"]
+    assert database.exists()
 
 
 def test_an_etcd_of_somebody_elses_is_not_emptied() -> None:
