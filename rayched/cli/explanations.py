@@ -35,7 +35,9 @@ class ExplanationPage:
         """`shown`: so many feasible nodes at most; None: all. `one_by_one`: rejected nodes are named, not counted."""
         self._found = found
         self._waiting = waiting
-        self._feasible = [one for one in found.verdicts if not one.rejections][:shown]
+        feasible = [one for one in found.verdicts if not one.rejections]
+        self._feasible = feasible[:shown]
+        self._n_left_out = len(feasible) - len(self._feasible)
         self._rejected = [one for one in found.verdicts if one.rejections]
         self._one_by_one = one_by_one
         self._wide = wide
@@ -55,9 +57,11 @@ class ExplanationPage:
         yield from ("", f"If it were placed now (revision {found.revision})", *_block(self._now(), _INDENT))
         if self.has_scores:
             yield from ("", *self._scores())
+            if self._n_left_out:
+                yield from ("", f"{_INDENT}{counted(self._n_left_out, 'more feasible node')} not shown; --nodes 0 shows all.")
         if self._rejected:
             yield from ("", *(self._rejections_by_node() if self._one_by_one else self._rejections()))
-        told = len(self._feasible) + len(self._rejected)
+        told = len(self._feasible) + self._n_left_out + len(self._rejected)
         if told < of:
             yield from ("", f"{_INDENT}{counted(of - told, 'more node')} not shown; --nodes 0 shows all.")
 

@@ -24,10 +24,12 @@ from rayched.v1.core_pb2 import Node
 if TYPE_CHECKING:
     from rayched.cli.plan_inputs import Start
     from rayched.whatif.cluster import Cluster
-    from rayched.whatif.plan import GroupOutlook, WhatIfPlan
+    from rayched.whatif.plan import GroupOutlook, Unplaced, WhatIfPlan
 
 PLACES = 1
 FAILED = 2
+_NAMED_MAX = 5
+"""Pods that a drain would delete for good."""
 
 
 class PlanOutput(StrEnum):
@@ -171,6 +173,20 @@ def _node(cluster: Cluster, name: str, option: str) -> Node:
         fail(f'{option}: there is no node "{name}"')
 
 
+def _print_unplaced(heading: str, unplaced: Sequence[Unplaced], *, below: bool) -> None:
+    """`below` other lines."""
+    if not unplaced:
+        return
+    if below:
+        out("")
+    out(heading)
+    reasons = Counter(one.reason for one in unplaced)
+    for reason, count in reasons.most_common():
+        first = next(one.pod for one in unplaced if one.reason == reason)
+        named = first if count == 1 else f"{first} and {count - 1} more"
+        out(shown(f"  {named}: {reason}"))
+
+
 def _print(found: WhatIfPlan, start: Start) -> None:
     if found.placements:
         printing.plain_table(["POD", "NODE"], [(one.pod, one.node_name) for one in found.placements])
@@ -179,13 +195,14 @@ def _print(found: WhatIfPlan, start: Start) -> None:
         out(f"{shown(preemption.pod)} would preempt {', '.join(preemption.victims)}{where}")
     for group in found.groups:
         out(shown(_outlook(group)))
-    if found.unplaced:
-        out(f"\n{counted(len(found.unplaced), 'pod')} would stay pending:" if found.placements else "Would stay pending:")
-        reasons = Counter(one.reason for one in found.unplaced)
-        for reason, count in reasons.most_common():
-            first = next(one.pod for one in found.unplaced if one.reason == reason)
-            named = first if count == 1 else f"{first} and {count - 1} more"
-            out(shown(f"  {named}: {reason}"))
+    new = [one for one in found.unplaced if not one.waits_already]
+    _print_unplaced(f"{counted(len(new), 'pod')} would stay pending:", new, below=bool(found.placements))
+    others = [one for one in found.unplaced if one.waits_already]
+    _print_unplaced("Pending already, and would stay so:", others, below=bool(found.placements or new))
+    if found.uncontrolled:
+        named = ", ".join(found.uncontrolled[:_NAMED_MAX])
+        more = len(found.uncontrolled) - _NAMED_MAX
+        out(shown(f"\nNo controller makes these anew; a drain deletes them: {named}{f' and {more} more' if more > 0 else ''}"))
     at = f" at revision {start.revision}" if start.revision else ""
     evicted = len(found.preemptions)
     out(

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from rayched.api import kinds
 from rayched.api.defaulting import DEFAULT_SCHEDULER
+from rayched.api.served_schedulers import not_served
 from rayched.api.yaml_text import load_all
 from rayched.client.client import Client
 from rayched.client.errors import ApiError
@@ -32,9 +33,8 @@ class NotServed(NamedTuple):
     served: tuple[str, ...]
 
     def __str__(self) -> str:
-        who = self.pods[0] if len(self.pods) == 1 else f"{self.pods[0]} and {len(self.pods) - 1} more"
-        verb = "waits" if len(self.pods) == 1 else "wait"
-        return f'{who} {verb} for the scheduler "{self.scheduler}", which is not served here; served: {", ".join(self.served)}'
+        who = self.pods[0] if len(self.pods) == 1 else f"each of {self.pods[0]} and {len(self.pods) - 1} more"
+        return f"{who} {not_served(self.scheduler, self.served)}"
 
 
 def waiting_for_others(client: Client, namespace: str, name: str = "") -> list[NotServed]:

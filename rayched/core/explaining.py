@@ -16,6 +16,7 @@ from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from typing import Final
 
+from rayched.api.served_schedulers import not_served
 from rayched.api.stages import Stage
 from rayched.core.cache.cache import Cache
 from rayched.core.cache.records import PodRecord
@@ -60,7 +61,8 @@ def look_at_pod(cache: Cache, scheduler: Scheduler, snapshot: Snapshot, request:
     if record.stage is Stage.OVER:
         raise CannotExplain(f"Pod {name} is over or being deleted: nothing is decided about it any more")
     if not scheduler.knows(record.template.scheduler_name):
-        raise CannotExplain(f'Pod {name}: spec.schedulerName: no profile has the name "{record.template.scheduler_name}"')
+        served = (profile for profile, _ in scheduler.profiles.by_profile())
+        raise CannotExplain(f"Pod {name} {not_served(record.template.scheduler_name, served)}")
     unknown = [node for node in request.nodes if snapshot.row_of(node) is None]
     if unknown:
         raise CannotExplain(f"Node {unknown[0]} not found")

@@ -234,4 +234,6 @@ def _shown(value: object) -> str:
 
 def _raised(plugin: ColumnPlugin, point: str, problem: Exception, kind: type[PluginError] = PluginError) -> PluginError:
     text = " ".join(str(problem).split())
-    return kind(plugin.name, point, f"{type(problem).__name__}: {text}" if text else type(problem).__name__)
+    # A note says which node it was about, where that is known.
+    notes = "".join(f" ({note})" for note in getattr(problem, "__notes__", ()))
+    return kind(plugin.name, point, f"{type(problem).__name__}: {text}{notes}" if text else f"{type(problem).__name__}{notes}")

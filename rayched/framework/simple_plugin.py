@@ -10,16 +10,16 @@ has `metadata`, `spec` and `status` as a Node message has them (name, labels, ta
 `requested` in integers. It is made from the row, so the functions see the cluster exactly as column plugins do, also on a worker
 and in a what-if. A class may narrow `reads` (a Log); what belongs to aspects that it does not read is left empty.
 
-The functions must depend on nothing but their arguments. What they raise ends the attempt with an error that names the plugin. A
-class of this form has no methods of other forms (`contract`), and is lifted where profiles are built.
+The functions must depend on nothing but their arguments. What they raise ends the attempt with an error that names the plugin and
+the node. A class of this form has no methods of other forms (`contract`), and is lifted where profiles are built.
 Cost: one Python call and one view for each row, 10 µs and up: fine for hundreds of nodes, for workers, and for few changes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Protocol, runtime_checkable
+from typing import Final, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 
@@ -29,6 +29,8 @@ from rayched.snapshot.columns import BoolColumn, CodeColumn, IdColumn, Log, Scor
 from rayched.snapshot.rows import Rows
 from rayched.v1.core_pb2 import Node, NodeSpec, NodeStatus, Pod
 from rayched.v1.meta_pb2 import ObjectMeta
+
+T = TypeVar("T")
 
 READS_BY_DEFAULT: Final = Log.LABELS | Log.TAINTS | Log.UNSCHEDULABLE | Log.USAGE
 
@@ -115,7 +117,7 @@ class _LiftedFilter(_PerNode):
 
     def _ask(self, pod: Pod, node: NodeView | None) -> str | None:
         """Why the node does not fit; None where it does."""
-        answer = None if node is None else self._filter_node(pod, node)
+        answer = None if node is None else _asked(self._filter_node, pod, node)
         if answer is None or answer is True:
             return None
         return answer if isinstance(answer, str) and answer else f"node(s) were rejected by {self.name}"
@@ -133,7 +135,7 @@ class _LiftedScore(_PerNode):
     def _ask(self, pod: Pod, node: NodeView | None) -> int:
         if node is None:
             return 0
-        score = self._score_node(pod, node)
+        score = _asked(self._score_node, pod, node)
         if isinstance(score, bool) or not isinstance(score, int) or not 0 <= score <= MAX_NODE_SCORE:
             found = f"score_node of {self.name} gave {score!r} for node {node.metadata.name}"
             raise ValueError(f"{found}; allowed is an int from 0 to {MAX_NODE_SCORE}")
@@ -148,6 +150,15 @@ class _Lifted(_LiftedFilter):
     def score(self, state: Pod, rows: Rows) -> ScoreColumn:
         """Shape (rows,), int64, 0..100."""
         return self._scoring.score(state, rows)
+
+
+def _asked(method: Callable[[Pod, NodeView], T], pod: Pod, node: NodeView) -> T:
+    """What the author's method says; what it raises notes the node."""
+    try:
+        return method(pod, node)
+    except Exception as problem:
+        problem.add_note(f"about node {node.metadata.name}")
+        raise
 
 
 def nodes_of(rows: Rows, reads: Log) -> list[NodeView | None]:

@@ -18,6 +18,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
+from rayched.api.served_schedulers import not_served
 from rayched.framework.plugin import PreEnqueuePlugin
 from rayched.framework.status import Status
 from rayched.scheduler import attempt
@@ -41,6 +42,8 @@ class Unplaced:
 
     pod: str
     reason: str
+    waits_already: bool = False
+    """It is pending without what was asked about, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +82,11 @@ class WhatIfPlan:
     preemptions: tuple[PlannedPreemption, ...]
     unplaced: tuple[Unplaced, ...]
     groups: tuple[GroupOutlook, ...] = ()
+    uncontrolled: tuple[str, ...] = ()
+    """Pods of drained nodes, as namespace/name, that have no controller: a drain deletes them, and nobody makes them anew.
+
+    They are placed as if somebody did.
+    """
 
     @property
     def is_empty(self) -> bool:
@@ -121,6 +129,9 @@ class WhatIfPlanner:
         self._groups = groups
         self._placements: list[Placement] = []
         self._preemptions: list[PlannedPreemption] = []
+        self._uncontrolled: list[str] = []
+        self._pending_before = frozenset(cluster.pending)
+        """By uid."""
         self._waited: dict[str, set[str]] = {}
         """Members of groups that waited when these were first tried."""
 
@@ -132,6 +143,8 @@ class WhatIfPlanner:
             self.cluster.remove_pod(uid_of(pod))
             if pod.metadata.HasField("deletion_timestamp"):
                 continue
+            if not any(owner.controller for owner in pod.metadata.owner_references):
+                self._uncontrolled.append(name_of(pod))
             waiting = Pod()
             waiting.CopyFrom(pod)
             waiting.spec.node_name = ""
@@ -150,9 +163,10 @@ class WhatIfPlanner:
             if len(self._placements) + len(self._preemptions) == done:
                 break
         pending = sorted(self.cluster.pending.values(), key=lambda pod: -pod.spec.priority)
-        unplaced = tuple(Unplaced(name_of(pod), reasons[uid_of(pod)]) for pod in pending)
+        before = self._pending_before
+        unplaced = tuple(Unplaced(name_of(pod), reasons[uid_of(pod)], uid_of(pod) in before) for pod in pending)
         groups = tuple(self._outlook(group, reasons) for group in self._waited)
-        return WhatIfPlan(tuple(self._placements), tuple(self._preemptions), unplaced, groups)
+        return WhatIfPlan(tuple(self._placements), tuple(self._preemptions), unplaced, groups, tuple(self._uncontrolled))
 
     def _entries(self) -> list[Pod | str]:
         """Pods without a group, and groups by name, in the order in which they are tried."""
@@ -196,8 +210,7 @@ class WhatIfPlanner:
         """Why nobody tries it; empty: nothing is in the way."""
         profile = self.cluster.profiles.get(pod.spec.scheduler_name)
         if profile is None:
-            known = ", ".join(sorted(self.cluster.profiles))
-            return f'spec.schedulerName: no profile has the name "{pod.spec.scheduler_name}"; there are {known}'
+            return not_served(pod.spec.scheduler_name, self.cluster.profiles)
         gate = _gated(pod, profile.pre_enqueue)
         return "" if gate is None else gate.message()
 

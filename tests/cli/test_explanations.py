@@ -104,9 +104,13 @@ def test_reasons_are_grouped_unless_nodes_are_asked_for() -> None:
 
 
 def test_what_is_not_shown_is_counted() -> None:
-    found = an_answer(30)
-    assert lines(found)[-1] == "  20 more nodes not shown; --nodes 0 shows all."
-    assert "more node" not in lines(found, shown=None)[-1]
+    found = an_answer(30, 12)
+    text = lines(found)
+    # Beside the points, not behind the nodes that are rejected.
+    assert text.index("  20 more feasible nodes not shown; --nodes 0 shows all.") < text.index(
+        next(line for line in text if line.startswith("  REJECTED BY"))
+    )
+    assert not any("not shown" in line for line in lines(found, shown=None))
 
 
 def test_a_pod_that_waits_says_what_it_waits_for() -> None:

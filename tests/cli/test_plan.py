@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -62,6 +63,22 @@ def test_a_plan_needs_no_cluster_but_what_kubectl_prints_of_one(dump: str) -> No
 
 def test_nothing_to_place_is_exit_code_0(dump: str) -> None:
     assert plan("--from-kubectl", dump)[0] == 0
+
+
+def test_what_no_controller_makes_anew_is_told_and_what_waits_anyway_is_told_apart(dump: str, tmp_path: Path) -> None:
+    """A drain deletes pods without a controller; a plan places them as if somebody created them again."""
+    bare = re.sub(r".*ownerReferences:.*\n", "", Path(dump).read_text()) + "---\n" + a_pod_text("large", cpu="9")
+    path = tmp_path / "bare.yaml"
+    path.write_text(bare)
+    words = ("--from-kubectl", str(path), "--drain", "kind-worker", "--add-nodes", "1", "--like", "kind-worker")
+    code, out, errors = plan(*words)
+    assert (code, errors) == (1, [])
+    assert "No controller makes these anew; a drain deletes them: default/web-x1" in out
+    assert "\nPending already, and would stay so:\n  default/large: " in out and "1 pod would stay pending:" not in out
+    found = json.loads(plan(*words, "-o", "json")[1])
+    assert found["uncontrolled"] == ["default/web-x1"] and found["unplaced"][0]["waits_already"] is True
+    with_controller = plan("--from-kubectl", dump, *words[2:])[1]
+    assert "No controller" not in with_controller
 
 
 def test_a_drained_nodes_pods_go_to_the_nodes_that_would_be_added(dump: str) -> None:

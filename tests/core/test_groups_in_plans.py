@@ -176,7 +176,7 @@ def test_what_holds_a_group_back_holds_it_in_a_plan() -> None:
         "gated-0": (gated := "waiting for pod group default/gated: a member has scheduling gates"),
         "gated-1": gated,
         "mixed-0": "a pod of group default/mixed has priority 0, its group 5",
-        "foreign-0": 'spec.schedulerName: no profile has the name "other"; there are default-scheduler',
+        "foreign-0": 'waits for the scheduler "other", which is not served here; served: default-scheduler',
     }
     assert not any(one.is_whole for one in plan.groups)
 

@@ -142,7 +142,7 @@ def test_reasons_say_what_holds_a_pod_that_no_scheduler_may_try() -> None:
     plan = planner_of(Cluster([node("one")], profiles())).plan([gated, foreign])
     assert {one.pod: one.reason for one in plan.unplaced} == {
         "default/gated": "waiting for scheduling gates: [example.com/wait]",
-        "default/foreign": 'spec.schedulerName: no profile has the name "other"; there are default-scheduler',
+        "default/foreign": 'waits for the scheduler "other", which is not served here; served: default-scheduler',
     }
     assert plan.is_empty
 
