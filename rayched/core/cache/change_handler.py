@@ -34,14 +34,15 @@ class CacheNews:
         """Changes of the cache, in order."""
         now, link = self._clock(), self._ends.link
         may_be_plain = link is not None and self._is_quiet()
+        following = self._groups.following
         for count, change in enumerate(self._ends.measures.timed(changes), 1):
             if not count % PROGRESS_OBJECTS:
                 self._progress()
             if not isinstance(change, PodChanged) or _is_member(change):
                 self._groups.absorb(change, now)
                 may_be_plain = link is not None and self._is_quiet()
-            else:
-                self._groups.settle()
+            elif following.open is not None:
+                following.settle()
             if link is not None and may_be_plain and isinstance(change, PodChanged):
                 plain = self._plain_pod(change, link, now)
                 if plain is not None:
@@ -64,7 +65,7 @@ class CacheNews:
             if not is_bound and isinstance(change, PodChanged):
                 self._pod_changed(change)
             may_be_plain = link is not None and self._is_quiet()
-        self._groups.settle()
+        following.settle()
 
     def _is_quiet(self) -> bool:
         """No pod is nominated, waits for a write of its status or is having room made for it."""

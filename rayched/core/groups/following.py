@@ -30,7 +30,7 @@ class GroupFollowing:
     ) -> None:
         self._ends, self._membership = ends, membership
         self._incomplete, self._entries, self._terminating = incomplete, entries, terminating
-        self._open: GroupState | None = None
+        self.open: GroupState | None = None
         """Members of it came or were bound, and it was not looked at since."""
         self._came = False
         """One of these waits."""
@@ -40,23 +40,23 @@ class GroupFollowing:
     def member_changed(self, change: PodChanged, now: float) -> None:
         old, new = change
         state = self._membership.member_changed(change)
-        if state is not self._open:
+        if state is not self.open:
             self.settle()
         if state is None:
             return
         is_waiting = new is not None and new.uid in state.waiting
         came = is_waiting and (old is None or new is None or old.template is not new.template)
         if new is not None and new.stage is not Stage.OVER and (old is None or old.stage is Stage.PENDING):
-            self._open, self._at = state, now
+            self.open, self._at = state, now
             self._came |= came
             return
         self.settle()
         self.group_changed(state, change, now, came=came)
 
     def settle(self) -> None:
-        state, came = self._open, self._came
+        state, came = self.open, self._came
         if state is not None:
-            self._open, self._came = None, False
+            self.open, self._came = None, False
             self.group_changed(state, None, self._at, came=came)
 
     def group_changed(

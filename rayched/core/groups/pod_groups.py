@@ -82,19 +82,17 @@ class PodGroups:
         self._room = RoomMaking(parts, self._rooms, self._decider, self._incomplete, self._entries, self._measures, self._lost)
         self._terminating = TerminatingGroups(parts.cache)
         followed = self._incomplete, self._entries, self._terminating
-        self._following = GroupFollowing(ends, self._membership, *followed)
-        self.settle = self._following.settle
-        """What members have come to that were absorbed is told."""
+        self.following = GroupFollowing(ends, self._membership, *followed)
         self.looks = GroupLooks(parts, ends, self._membership, self._paused, self._incomplete, self._decider)
 
     # --------------------------------------------------------------------------------------------------------- following
 
     def absorb(self, change: CacheChange, now: float) -> None:
-        """A change of a member or of a PodGroup; others do nothing here. Before other pods' changes, and in the end, `settle`."""
+        """A change of a member or of a PodGroup; others do nothing here. `following` is settled before other pods' changes, and in the end."""
         if isinstance(change, PodChanged):
-            self._following.member_changed(change, now)
+            self.following.member_changed(change, now)
             return
-        self.settle()
+        self.following.settle()
         if isinstance(change, ObjectChanged) and change.kind == POD_GROUP.name:
             found = self._membership.object_changed(change)
             if found is not None:
@@ -102,7 +100,7 @@ class PodGroups:
                 is_other = old_group is None or state.group is None or old_group.metadata.uid != state.group.metadata.uid
                 before = None if old_group is None else old_group.spec.scheduling_policy.gang.min_count
                 eased = is_other or (before is not None and state.min_count < before)
-                self._following.group_changed(state, None, now, eased=eased)
+                self.following.group_changed(state, None, now, eased=eased)
         elif isinstance(change, PlanChanged):
             state = self._membership.state_of(change.group)
             state.plan_problem = UNREADABLE if change.new is not None and change.new.plan is None else ""
