@@ -59,7 +59,11 @@ def a_cluster(shadows: str = "[{name: Tidy, weight: 1000}]") -> InProcessCluster
     [
         ("small", ShadowResult.OTHER, "With Tidy the pod would be on small, not on big"),
         ("none", ShadowResult.PENDING, "With Tidy the pod would be pending: 0/2 nodes are available: 2 node(s) were untidy."),
-        ("trouble", ShadowResult.ERROR, 'Tidy failed beside the decision: plugin "Tidy", Filter: ValueError: trouble (about node big)'),
+        (
+            "trouble",
+            ShadowResult.ERROR,
+            'Tidy failed beside the decision: plugin "Tidy", Filter: ValueError: trouble (about node big)',
+        ),
     ],
 )
 def test_what_a_shadow_would_decide_otherwise_is_recorded_and_changes_nothing(

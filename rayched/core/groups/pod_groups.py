@@ -88,7 +88,10 @@ class PodGroups:
     # --------------------------------------------------------------------------------------------------------- following
 
     def absorb(self, change: CacheChange, now: float) -> None:
-        """A change of a member or of a PodGroup; others do nothing here. `following` is settled before other pods' changes, and in the end."""
+        """A change of a member or of a PodGroup; others do nothing here.
+
+        `following` is settled before other pods' changes, and in the end.
+        """
         if isinstance(change, PodChanged):
             self.following.member_changed(change, now)
             return
