@@ -23,6 +23,11 @@ def lines(text: str) -> str:
     return text if text.isprintable() else "\n".join(map(one_line, text.split("\n")))
 
 
+def tabbed_lines(text: str) -> str:
+    """As `lines`, with tabs, which move to the next column and do nothing else."""
+    return text if text.isprintable() else "\t".join(map(lines, text.split("\t")))
+
+
 def json_text(text: str) -> str:
     """A JSON document with its line breaks, still the same document."""
     return text if text.isprintable() else "".join(c if c == "\n" or c.isprintable() else _units(c) for c in text)

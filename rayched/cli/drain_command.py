@@ -59,6 +59,7 @@ def drain(
         ignore_daemonsets=ignore_daemonsets,
         disable_eviction=disable_eviction,
         dry_run=dry_run is not DryRunBy.none,
+        suffix=dry_run.suffix,
         grace_period_seconds=None if grace_period < 0 else grace_period,
         timeout_seconds=seconds_of("--timeout", timeout),
         skip_wait_seconds=skip_wait_for_delete_timeout,
@@ -72,7 +73,7 @@ def drain(
         cordoned: list[NamedObject] = []
         for target in targets(client, wanted, "", selector, False):
             with failures.told():
-                _cordon(client, target, ways.dry_run)
+                _cordon(client, target, ways)
                 cordoned.append(target)
         if not cordoned and not failures.some:
             nothing_found("")
@@ -86,13 +87,13 @@ def drain(
     failures.end()
 
 
-def _cordon(client: Client, target: NamedObject, dry_run: bool) -> None:
-    if dry_run:
+def _cordon(client: Client, target: NamedObject, ways: Ways) -> None:
+    if ways.dry_run:
         node = client.get(NODE, target.name)
         changed = isinstance(node, Node) and not node.spec.unschedulable
     else:
         changed = client.cordon(target.name).changed
-    out(f"{target} {'cordoned' if changed else 'already cordoned'}{' (server dry run)' if dry_run else ''}")
+    out(f"{target} {'cordoned' if changed else 'already cordoned'}{ways.suffix}")
 
 
 def _drain(client: Client, target: NamedObject, ways: Ways, pod_selector: str) -> bool:
@@ -111,7 +112,7 @@ def _drain(client: Client, target: NamedObject, ways: Ways, pod_selector: str) -
     for line in drain.failures:
         note(f"error: {target}: {line}")
     if drained:
-        out(f"{target} drained{' (server dry run)' if ways.dry_run else ''}")
+        out(f"{target} drained{ways.suffix}")
     elif ways.timeout_seconds and not ways.dry_run:
         note(f"error: {target}: not drained within {ways.timeout_seconds:g} s")
     return drained

@@ -42,6 +42,8 @@ class Ways:
     ignore_daemonsets: bool = False
     disable_eviction: bool = False
     dry_run: bool = False
+    suffix: str = ""
+    """Behind what is told of a dry run."""
     grace_period_seconds: int | None = None
     timeout_seconds: float = 0.0
     """0: no limit."""
@@ -141,7 +143,7 @@ class NodeDrain:
 
     @property
     def _dry(self) -> str:
-        return " (server dry run)" if self._ways.dry_run else ""
+        return self._ways.suffix
 
     def _try(self, uid: str, gone: Callable[[], None]) -> None:
         pod = self._waiting[uid]

@@ -98,9 +98,8 @@ def explain(
 
 
 def _is_field(word: str) -> bool:
-    """kubectl's `explain pod.spec.nodeName` is about fields."""
-    kind, dot, _ = word.partition(".")
-    return bool(dot) and kind.lower() in _TYPES
+    """kubectl's `explain pod` and `explain pod.spec.nodeName` are about fields."""
+    return word.partition(".")[0].lower() in _TYPES
 
 
 def _explain_group(name: str, namespace: str, server: Server, output: ExplainOutput | None) -> None:

@@ -40,8 +40,8 @@ def out(text: str) -> None:
 
 
 def out_text(text: str) -> None:
-    """A result as it is, without a line break of the command's own; as with kubectl's templates."""
-    _write(printable.lines(text))
+    """A result as it is, without a line break of the command's own; as with kubectl's templates, which write tabs."""
+    _write(printable.tabbed_lines(text))
 
 
 def out_json(text: str) -> None:

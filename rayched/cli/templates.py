@@ -113,7 +113,8 @@ def custom_columns(text: str) -> CustomColumns:
     headings, finders = [], []
     for part in _columns_of(text):
         heading, colon, path = part.partition(":")
-        if not colon or not heading or not path:
+        # A column may be without a heading, as scripts want it that list names alone.
+        if not colon or not path:
             raise PathFault(f"{part!r}: want HEADING:PATH, as in NAME:.metadata.name")
         headings.append(heading)
         finders.append(compiled(path))

@@ -28,6 +28,11 @@ def test_what_is_not_printable_is_written_as_its_escape(text: str, shown: str) -
     assert printable.one_line(text) == shown
 
 
+def test_tabs_stay_where_a_template_writes_them() -> None:
+    assert printable.tabbed_lines("a\tb\x1b\nc\t\r") == "a\tb\\u001b\nc\t\\r"
+    assert printable.lines("a\tb") == "a\\tb"
+
+
 def test_lines_keep_their_breaks_alone() -> None:
     assert printable.lines("a\x1b\nb\u202e\r\n") == "a\\u001b\nb\\u202e\\r\n"
 

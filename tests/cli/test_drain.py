@@ -134,6 +134,8 @@ def test_a_drained_node_is_cordoned_and_empty(rayched: Commands, namespace: str,
     planned = rayched.ok("drain", node, "--pod-selector", "app=web", "--dry-run")
     assert planned[0] == f"node/{node} cordoned (server dry run)"
     assert planned[-1] == f"node/{node} drained (server dry run)"
+    planned = rayched.ok("drain", node, "--pod-selector", "app=web", "--dry-run=client")
+    assert (planned[0], planned[-1]) == (f"node/{node} cordoned (dry run)", f"node/{node} drained (dry run)")
     assert pods(rayched, namespace) == ["web-0", "web-1", "web-2"]
     lines = rayched.ok("drain", node)
     assert lines[0] == f"node/{node} cordoned"
