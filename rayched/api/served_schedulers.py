@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 
-def not_served(scheduler_name: str, served: Iterable[str]) -> str:
-    """Behind the pod's name: what it waits for, and which schedulers there are."""
-    return f'waits for the scheduler "{scheduler_name}", which is not served here; served: {", ".join(sorted(served))}'
+def not_served(scheduler_name: str, served: Iterable[str], *, several: bool = False) -> str:
+    """Behind the name of a pod, or of several: what it waits for, and which schedulers there are."""
+    waits = "wait" if several else "waits"
+    return f'{waits} for the scheduler "{scheduler_name}", which is not served here; served: {", ".join(sorted(served))}'

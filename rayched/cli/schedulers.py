@@ -33,8 +33,9 @@ class NotServed(NamedTuple):
     served: tuple[str, ...]
 
     def __str__(self) -> str:
-        who = self.pods[0] if len(self.pods) == 1 else f"each of {self.pods[0]} and {len(self.pods) - 1} more"
-        return f"{who} {not_served(self.scheduler, self.served)}"
+        several = len(self.pods) > 1
+        who = f"{self.pods[0]} and {len(self.pods) - 1} more" if several else self.pods[0]
+        return f"{who} {not_served(self.scheduler, self.served, several=several)}"
 
 
 def waiting_for_others(client: Client, namespace: str, name: str = "") -> list[NotServed]:

@@ -469,7 +469,7 @@ def test_a_tcp_probe_asks_whether_somebody_listens(client: Client, root: Path) -
         probe.tcp_socket.port.int_value, probe.period_seconds = number, 1
         submitted(client, pod)
     ready(client, listens.metadata.name)
-    assert condition(status(client, nobody.metadata.name), "Ready") == "False"
+    until(lambda: condition(status(client, nobody.metadata.name), "Ready") == "False", "nobody listens there")
 
 
 @pytest.mark.row("N18")

@@ -88,5 +88,7 @@ def test_a_shadow_plugin_has_no_say_and_what_it_would_decide_is_told_in_events(c
                 break
     assert told == {
         "shadowed-nothing": "With Contrary the pod would be pending: 0/2 nodes are available: 2 node(s) were not to my liking.",
-        "shadowed-raises": 'Contrary failed beside the decision: plugin "Contrary", Filter: RuntimeError: no opinion',
+        "shadowed-raises": (
+            'Contrary failed beside the decision: plugin "Contrary", Filter: RuntimeError: no opinion (about node a)'
+        ),
     }
