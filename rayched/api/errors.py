@@ -14,7 +14,7 @@ from typing import Final
 MAX_SHOWN_CHARACTERS = 80
 """A value in a message is cut down to this length, so that an error about a large value stays one line."""
 
-_NEAR: Final = 0.75
+NEAR: Final = 0.75
 """Of 1: how much alike a name is that may have been meant."""
 
 
@@ -66,7 +66,13 @@ def one_of(allowed: Sequence[str]) -> str:
     return names[0] if len(names) == 1 else ", ".join(names[:-1]) + " or " + names[-1]
 
 
+def nearest(name: str, known: Iterable[str]) -> str:
+    """The one that may have been meant by a name that nobody knows; empty where none is like it."""
+    close = difflib.get_close_matches(name[:MAX_SHOWN_CHARACTERS], list(known), n=1, cutoff=NEAR)
+    return close[0] if close else ""
+
+
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """What follows upon a name that nobody knows: the one that is most like it; empty where none is."""
-    close = difflib.get_close_matches(name[:MAX_SHOWN_CHARACTERS], list(known), n=1, cutoff=_NEAR)
-    return f"; did you mean {quoted(close[0])}?" if close else ""
+    """What follows upon a name that nobody knows: the nearest one; empty where there is none."""
+    close = nearest(name, known)
+    return f"; did you mean {quoted(close)}?" if close else ""

@@ -10,10 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import Final
 
-from rayched.api.errors import quoted
+from rayched.api.errors import nearest, quoted
 from rayched.v1.core_pb2 import Event, Namespace, Node, Pod, ReplicationController, Service
 from rayched.v1.workloads_pb2 import (
     Job,
@@ -150,8 +149,8 @@ def _advice(word: str, named: Callable[[Kind], str]) -> str:
     for names, advice in _NOT_SERVED.items():
         if word in names:
             return f"; {advice}"
-    close = get_close_matches(word, _BY_WORD, n=1, cutoff=0.75) if len(word) <= _WORD_LENGTH_MAX else []
-    return f"; did you mean {quoted(named(_BY_WORD[close[0]]))}?" if close else ""
+    close = nearest(word, _BY_WORD) if len(word) <= _WORD_LENGTH_MAX else ""
+    return f"; did you mean {quoted(named(_BY_WORD[close]))}?" if close else ""
 
 
 def by_word(word: str) -> Kind:

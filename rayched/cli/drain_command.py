@@ -58,8 +58,7 @@ def drain(
         force=force,
         ignore_daemonsets=ignore_daemonsets,
         disable_eviction=disable_eviction,
-        dry_run=dry_run is not DryRunBy.none,
-        suffix=dry_run.suffix,
+        dry_run_by=dry_run,
         grace_period_seconds=None if grace_period < 0 else grace_period,
         timeout_seconds=seconds_of("--timeout", timeout),
         skip_wait_seconds=skip_wait_for_delete_timeout,
@@ -93,7 +92,7 @@ def _cordon(client: Client, target: NamedObject, ways: Ways) -> None:
         changed = isinstance(node, Node) and not node.spec.unschedulable
     else:
         changed = client.cordon(target.name).changed
-    out(f"{target} {'cordoned' if changed else 'already cordoned'}{ways.suffix}")
+    out(f"{target} {'cordoned' if changed else 'already cordoned'}{ways.dry_run_by.suffix}")
 
 
 def _drain(client: Client, target: NamedObject, ways: Ways, pod_selector: str) -> bool:
@@ -112,7 +111,7 @@ def _drain(client: Client, target: NamedObject, ways: Ways, pod_selector: str) -
     for line in drain.failures:
         note(f"error: {target}: {line}")
     if drained:
-        out(f"{target} drained{ways.suffix}")
+        out(f"{target} drained{ways.dry_run_by.suffix}")
     elif ways.timeout_seconds and not ways.dry_run:
         note(f"error: {target}: not drained within {ways.timeout_seconds:g} s")
     return drained

@@ -21,6 +21,7 @@ import grpc
 from rayched.api import kinds
 from rayched.api.disruption import controller_of
 from rayched.api.termination import FINAL_PHASES
+from rayched.cli.options import DryRunBy
 from rayched.cli.verbosity import words_of
 from rayched.client.client import Client
 from rayched.client.errors import ApiError
@@ -41,14 +42,16 @@ class Ways:
     force: bool = False
     ignore_daemonsets: bool = False
     disable_eviction: bool = False
-    dry_run: bool = False
-    suffix: str = ""
-    """Behind what is told of a dry run."""
+    dry_run_by: DryRunBy = DryRunBy.none
     grace_period_seconds: int | None = None
     timeout_seconds: float = 0.0
     """0: no limit."""
     skip_wait_seconds: int = 0
     """A pod that has been ending for longer is not waited for; 0: all are."""
+
+    @property
+    def dry_run(self) -> bool:
+        return self.dry_run_by is not DryRunBy.none
 
 
 @dataclass(slots=True)
@@ -119,7 +122,7 @@ class NodeDrain:
         next_summary = time.monotonic() + _TOLD_SECONDS
         for pod in self._waiting.values():
             verb = "deleting" if self._ways.disable_eviction else "evicting"
-            self._out(f"{verb} pod {_name(pod)}{self._dry}")
+            self._out(f"{verb} pod {_name(pod)}{self._ways.dry_run_by.suffix}")
         while True:
             now = time.monotonic()
             for uid in [uid for uid in self._waiting if self._not_before[uid] <= now]:
@@ -140,10 +143,6 @@ class NodeDrain:
                 for line in self._stuck():
                     self._note(f"still waiting: {line}")
             time.sleep(min(_LOOK_SECONDS, max(ends_at - time.monotonic(), 0.0)))
-
-    @property
-    def _dry(self) -> str:
-        return self._ways.suffix
 
     def _try(self, uid: str, gone: Callable[[], None]) -> None:
         pod = self._waiting[uid]

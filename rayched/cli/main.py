@@ -6,7 +6,6 @@ each error is one line, never a traceback.
 
 from __future__ import annotations
 
-import difflib
 import importlib.metadata
 import logging
 import os
@@ -150,8 +149,6 @@ def main() -> None:
     raise SystemExit(code if isinstance(code, int) else 0)
 
 
-_NEAR: Final = 0.75
-"""Of 1: how much alike an option is that may have been meant."""
 _PLAIN_WORDS: Final = (
     ("Value error, ", ""),
     ("Input should be a valid integer, unable to parse string as an integer", "want a whole number"),
@@ -166,8 +163,13 @@ def _unknown_option(error: typer.TyperException) -> str:
     possible: list[str] | None = getattr(error, "possibilities", None)
     if not possible:
         return ""
+    # Not at the top: most command lines are right.
+    import difflib
+
+    from rayched.api.errors import NEAR
+
     option = getattr(error, "option_name", "")
-    near = ", ".join(difflib.get_close_matches(option, possible, cutoff=_NEAR))
+    near = ", ".join(difflib.get_close_matches(option, possible, cutoff=NEAR))
     return f"{error.message}. Did you mean {near}?" if near else error.message
 
 

@@ -84,7 +84,7 @@ def plan(
       rayched plan -f web.yaml                       what applying it would place
       rayched plan -f web.yaml --out plan.json       for apply --at-plan
       rayched plan --add-nodes 20 --like node-001    what pods that wait would do
-      rayched plan --drain node-001                     where its pods would go
+      rayched plan --drain node-001                  where its pods would go
       rayched plan -f web.yaml --config other.yaml   with other plugins or weights
       rayched plan --from-kubectl nodes.yaml,pods.yaml -f web.yaml
 

@@ -18,6 +18,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
+from rayched.api.disruption import controller_of
 from rayched.api.served_schedulers import not_served
 from rayched.framework.plugin import PreEnqueuePlugin
 from rayched.framework.status import Status
@@ -143,7 +144,7 @@ class WhatIfPlanner:
             self.cluster.remove_pod(uid_of(pod))
             if pod.metadata.HasField("deletion_timestamp"):
                 continue
-            if not any(owner.controller for owner in pod.metadata.owner_references):
+            if controller_of(pod) is None:
                 self._uncontrolled.append(name_of(pod))
             waiting = Pod()
             waiting.CopyFrom(pod)

@@ -352,7 +352,7 @@ class Cache:
 
     def _put_pod(self, entry: Entry, pod: Pod, last_write: LeaderWrite) -> Iterator[CacheChange]:
         """The pod becomes its template's."""
-        key, value, create_revision, mod_revision = entry
+        key, value, created, mod_revision = entry
         metadata = pod.metadata
         uid, namespace, name = metadata.uid, metadata.namespace, metadata.name
         other = self._pods.get(uid)
@@ -373,7 +373,7 @@ class Cache:
         if stage is Stage.OVER and not template.pod_group:
             # How a member of a group has ended counts.
             value = b""
-        pod_name, created = f"{namespace}/{name}", create_revision
+        pod_name = f"{namespace}/{name}"
         new = PodRecord(uid, pod_name, key, mod_revision, created, stage, node_name, template, bound_by, kept, value, terminating)
         old_uid = self._uids.get(key)
         if old_uid is not None and old_uid != uid:
