@@ -33,6 +33,7 @@ COMPUTING: Final = frozenset(
 )
 """Folders whose files start no process and wait for nothing, but those with the marker `cluster`."""
 _NICE: Final = 5
+_PENDING_MIN: Final = 2
 _IS_NICE: Final = pytest.StashKey[bool]()
 LONG: Final = (
     "tests/cli",
@@ -144,11 +145,26 @@ class _Units(LoadScopeScheduling):
     def _split_scope(self, nodeid: str) -> str:
         return unit_of(nodeid)
 
+    def remove_node(self, node: WorkerController) -> str | None:
+        """As the base has it, for a process that has died: its test is not run again, where it would die of it again."""
+        crashed = None
+        for tests in self.assigned_work[node].values():
+            crashed = next((test for test, is_done in tests.items() if not is_done), None)
+            if crashed is not None:
+                tests[crashed] = True
+                break
+        # A unit without a test left would be given to a process that then waits for ever to hear of the next one.
+        self.assigned_work[node] = {unit: tests for unit, tests in self.assigned_work[node].items() if not all(tests.values())}
+        super().remove_node(node)
+        return crashed
+
     def _reschedule(self, node: WorkerController) -> None:
-        if self.workqueue and not node.shutting_down and self._next_unit(node) is None:
-            node.shutdown()
-        else:
-            super()._reschedule(node)
+        # Until it has two tests: a process runs one only when it knows of another, or that there is none.
+        while not node.shutting_down and self._pending_of(self.assigned_work[node]) <= _PENDING_MIN:
+            if self._next_unit(node) is None:
+                node.shutdown()
+            else:
+                self._assign_work_unit(node)
 
     def _assign_work_unit(self, node: WorkerController) -> None:
         # Where all that was chosen does not compute, the process that would is one like the others.

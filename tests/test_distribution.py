@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 
-from tests.distribution import LONG, computes, computing_process, next_unit, unit_of
+from tests.distribution import LONG, ROOT, computes, computing_process, next_unit, unit_of
 
 COMPUTES, WAITS, TOGETHER = "tests/queue/test_heap.py", "tests/replica/test_drain.py", "tests/cli"
 
@@ -46,3 +51,32 @@ def test_a_process_that_is_alone_takes_all() -> None:
 def test_each_long_unit_is_listed_once_and_is_one() -> None:
     assert len(set(LONG)) == len(LONG)
     assert [unit for unit in LONG if unit_of(f"{unit}::test" if unit.endswith(".py") else f"{unit}/x.py::test") != unit] == []
+
+
+DIES = """
+import os, pytest
+@pytest.mark.parametrize("number", range({tests}))
+def test_it(number):
+    if number == {died}:
+        os._exit(3)
+"""
+
+
+@pytest.mark.parametrize(("tests", "died"), [(1, 0), (2, 0), (2, 1), (6, 2)])
+@pytest.mark.parametrize("processes", [1, 3])
+def test_a_process_that_dies_costs_the_one_test_that_it_ran(tmp_path: Path, processes: int, tests: int, died: int) -> None:
+    (tmp_path / "test_dies.py").write_text(DIES.format(tests=tests, died=died))
+    for name in ("one", "other"):
+        (tmp_path / f"test_{name}.py").write_text("def test_it(): pass")
+    words = ["-q", "-p", "tests.distribution", "-p", "no:cacheprovider", "--import-mode=importlib", "-n", str(processes)]
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", *words, "--rootdir", tmp_path, tmp_path],
+        env={**environment, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert f"1 failed, {tests + 1} passed" in done.stdout, done.stdout + done.stderr
+    assert f"crashed while running 'test_dies.py::test_it[{died}]'" in done.stdout
