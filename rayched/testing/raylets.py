@@ -142,8 +142,8 @@ class RayletCluster:
                 env={name: value for name, value in os.environ.items() if not name.startswith("RAY_")} | self.environment,
                 start_new_session=True,
             )
-        # What it prints last, when the node runs.
-        self._wait(number, log, b"Ray runtime started")
+        # What it prints once the node runs and its address is written.
+        self._wait(number, log, b"--block")
 
     def _wait(self, number: int, log: Path, words: bytes) -> None:
         deadline = time.monotonic() + _START_SECONDS_MAX

@@ -105,11 +105,13 @@ def test_a_guarded_pod_that_is_put_off_in_time_goes_on(tmp_path: Path) -> None:
         guard = FenceGuard(None)
         guard.start()
         process = ShimProcess(shim.pid, proc_table.start_ticks(shim.pid))
-        guard.put("pod", boottime() + 0.5, process)
-        guard.put("pod", boottime() + 1000.0, process)
-        guard.put("stranger", boottime() + 0.5, ShimProcess(shim.pid, 1))
-        guard.put("nobody", boottime() + 0.5, None)
-        time.sleep(1.0)
+        # A busy machine is well within it.
+        at = boottime() + 3.0
+        guard.put("pod", at, process)
+        guard.put("pod", at + 1000.0, process)
+        guard.put("stranger", at, ShimProcess(shim.pid, 1))
+        guard.put("nobody", at, None)
+        time.sleep(3.5)
         assert shim.below(), "it was put off, and what has that pid now is somebody else"
         guard.put("pod", boottime() + 0.2, process)
         until(lambda: not shim.below(), "it is dead")
