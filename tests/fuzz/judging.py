@@ -106,20 +106,11 @@ class FuzzReport:
 
     def table(self) -> list[str]:
         """Methods and what they were answered with; then the demands."""
-        codes = sorted({code for _, code in self.codes})
-        paths = sorted({path for path, _ in self.codes})
-        width = max(map(len, paths), default=0)
-        lines = ["  ".join([" " * width, *codes])]
-        for path in paths:
-            cells = [f"{self.codes[path, code] or '':>{len(code)}}" for code in codes]
-            lines.append("  ".join([f"{path:<{width}}", *cells]))
-        lines.append("")
-        for role in sorted({role for role, _ in self.roles}):
-            lines.append(f"{role}: " + ", ".join(f"{self.roles[role, one]} {one}" for one in ("answered", "refused", "open")))
-        return [*lines, "", *self._demands()]
+        return [*answers([self]), "", *self.demands()]
 
-    def _demands(self) -> list[str]:
+    def demands(self) -> list[str]:
         memory = " ".join(str(one >> 20) for one in self.resident) or "not looked at"
+        """Whether each is met, and what missed it."""
         wanted = {
             "codes": f"{self.requests} calls, none answered with {', '.join(code.name for code in NEVER)} or not at all",
             "revision": f"{self.checked} refused calls, none of which wrote ({self.looked_at} looked at again)",
@@ -134,3 +125,20 @@ class FuzzReport:
             if len(faults) > KEPT_FAULTS:
                 lines.append(f"        and {len(faults) - KEPT_FAULTS} more")
         return lines
+
+
+def answers(reports: Sequence[FuzzReport]) -> list[str]:
+    """Methods and what they were answered with in all of them, then how roles fared."""
+    totals = sum((report.codes for report in reports), Counter[tuple[str, str]]())
+    of_roles = sum((report.roles for report in reports), Counter[tuple[str, str]]())
+    codes = sorted({code for _, code in totals})
+    paths = sorted({path for path, _ in totals})
+    width = max(map(len, paths), default=0)
+    lines = ["  ".join([" " * width, *codes])]
+    for path in paths:
+        cells = [f"{totals[path, code] or '':>{len(code)}}" for code in codes]
+        lines.append("  ".join([f"{path:<{width}}", *cells]))
+    lines.append("")
+    for role in sorted({role for role, _ in of_roles}):
+        lines.append(f"{role}: " + ", ".join(f"{of_roles[role, one]} {one}" for one in ("answered", "refused", "open")))
+    return lines

@@ -18,8 +18,8 @@ from tests.fuzz.callers import ROLES
 from tests.fuzz.calls import FuzzedCall, FuzzedCalls
 from tests.fuzz.gateway import with_names
 from tests.fuzz.history import EtcdHistory
-from tests.fuzz.judging import GROWTH_BYTES_MAX, FuzzOutcome, FuzzReport, fault_of, unasked
-from tests.fuzz.run import fuzz
+from tests.fuzz.judging import GROWTH_BYTES_MAX, FuzzOutcome, FuzzReport, answers, fault_of, unasked
+from tests.fuzz.run import fuzz, fuzz_all
 from tests.fuzz.session import FuzzSession
 from tests.fuzz.values import NODES
 
@@ -123,6 +123,22 @@ def test_a_small_run_meets_all_demands(tmp_path: Path) -> None:
     assert report.requests == 400 and report.checked > 100
     refused = {role: report.roles[role, "refused"] for role in (one.name for one in ROLES)}
     assert all(refused.values()) and report.roles["admin", "answered"] > 10
+
+
+@pytest.mark.cluster
+@pytest.mark.long
+def test_sessions_share_the_requests_and_have_seeds_of_their_own(tmp_path: Path) -> None:
+    reports = fuzz_all(tmp_path, 301, 5, 2)
+    assert {seed: report.requests for seed, report in reports.items()} == {5: 151, 6: 150}
+    assert all(report.faults == {} for report in reports.values())
+    assert reports[5].codes != reports[6].codes
+
+
+def test_answers_of_sessions_are_added_up() -> None:
+    reports = [FuzzReport(), FuzzReport()]
+    for report in reports:
+        report.add(FuzzOutcome(CALL, Code.OK))
+    assert answers(reports)[1].split() == [CALL.path, "2"] and answers(reports)[-1] == "viewer: 2 answered, 0 refused, 0 open"
 
 
 def test_documents_for_requests_by_openapi_have_names_that_are_there_and_no_stream_without_an_end() -> None:
