@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Annotated
 
 import grpc
 import typer
 
 from rayched.api import kinds
+from rayched.api.kinds import AnyObject
 from rayched.api.manifest import ReadResult
 from rayched.cli import printing
 from rayched.cli.connection import ObjectFailures, acting, connected
 from rayched.cli.manifests import judged_here, named_manifests, namespace_hint
 from rayched.cli.options import All, DryRunBy, DryRunOption, Files, Kustomize, Namespace, Recursive, Selector, Server
+from rayched.cli.output_formats import OutputOption, output_format
 from rayched.cli.planned_apply import apply_at_plan, read_plan
 from rayched.cli.printing import fail, note, out, wrong
 from rayched.cli.pruning import pruning, selected
@@ -46,6 +47,7 @@ def apply(
             show_default=False,
         ),
     ] = None,
+    output: OutputOption = "",
     dry_run: DryRunOption = DryRunBy.none,
     at_plan: Annotated[
         str,
@@ -59,10 +61,12 @@ def apply(
       rayched get pods -o yaml | rayched apply -f -
       rayched apply -k overlays/test                  what its kustomization makes
       rayched apply -f shop/ -l app=shop --prune      what is gone from shop/ goes
+      rayched apply -f web.yaml --dry-run -o yaml     what would be there then
       rayched apply -f web.yaml --at-plan plan.json   as `plan --out` wrote it
     """
-    if at_plan and (dry_run is not DryRunBy.none or prune):
-        wrong("--at-plan cannot be combined with --dry-run or --prune; rayched plan changes nothing")
+    form = output_format(output)
+    if at_plan and (dry_run is not DryRunBy.none or prune or output):
+        wrong("--at-plan cannot be combined with --dry-run, --prune or --output; rayched plan changes nothing")
     pruned = pruning(prune, selector, every, prune_allowlist or ())
     saved = read_plan(at_plan) if at_plan else None
     results = named_manifests(filename, kustomize, recursive=recursive, namespace=namespace)
@@ -72,41 +76,50 @@ def apply(
         with connected(server) as client:
             apply_at_plan(client, results, saved)
         return
+    applied: list[AnyObject] = []
     with acting(server) as (client, failures):
         with printing.progress("applying", len(results)) as bar:
             for result in results:
                 bar.advance()
-                _apply(client, result, dry_run, failures)
+                applied += _apply(client, result, dry_run, failures, told=not output)
+        if output and applied:
+            form.print(applied, one=len(results) == 1)
         failures.end()
         if pruned is not None:
             pruned.prune(client, results, dry_run, failures)
 
 
-def _apply(client: Client, result: ReadResult, dry_run: DryRunBy, failures: ObjectFailures) -> None:
+def _apply(client: Client, result: ReadResult, dry_run: DryRunBy, failures: ObjectFailures, *, told: bool) -> list[AnyObject]:
+    """The object as it is now, or would be; none where it failed. `told`: what was done is printed."""
     kind, metadata = kinds.of(result.object), kinds.unwrap(result.object).metadata
     if metadata.generate_name and not metadata.name:
         fail(
             f"{kind.name} {metadata.generate_name}: metadata.generateName: apply needs a metadata.name instead; "
             "`rayched create -f` makes a name"
         )
+    applied: list[AnyObject] = []
     with failures.told(namespace_hint, result.source):
-        action, warnings = _applied(client, result.object, dry_run)
-        for warning in warnings:
+        if dry_run is DryRunBy.client:
+            response = _applied_here(client, result.object)
+        else:
+            response = client.apply(result.object, dry_run=dry_run is DryRunBy.server)
+        for warning in response.warnings:
             note(f"Warning: {label_of(kind, metadata.name)}: {warning}")
-        out(f"{label_of(kind, metadata.name)} {action}{dry_run.suffix}")
+        if told:
+            out(f"{label_of(kind, metadata.name)} {_ACTIONS[response.action]}{dry_run.suffix}")
+        applied.append(kinds.unwrap(response.object))
+    return applied
 
 
-def _applied(client: Client, item: Object, dry_run: DryRunBy) -> tuple[str, Sequence[str]]:
-    """What was done, or would be, and warnings."""
-    if dry_run is DryRunBy.client:
-        judged_here(item)
-        metadata = kinds.unwrap(item).metadata
-        try:
-            client.get(kinds.of(item), metadata.name, metadata.namespace or DEFAULT_NAMESPACE)
-        except ApiError as error:
-            if error.code is not grpc.StatusCode.NOT_FOUND:
-                raise
-            return "created", ()
-        return "configured", ()
-    response = client.apply(item, dry_run=dry_run is DryRunBy.server)
-    return _ACTIONS[response.action], response.warnings
+def _applied_here(client: Client, item: Object) -> ApplyResponse:
+    """What the server would say, as far as that can be known here."""
+    judged_here(item)
+    metadata = kinds.unwrap(item).metadata
+    action = ApplyResponse.CONFIGURED
+    try:
+        client.get(kinds.of(item), metadata.name, metadata.namespace or DEFAULT_NAMESPACE)
+    except ApiError as error:
+        if error.code is not grpc.StatusCode.NOT_FOUND:
+            raise
+        action = ApplyResponse.CREATED
+    return ApplyResponse(action=action, object=item)

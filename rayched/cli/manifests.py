@@ -32,6 +32,7 @@ def read_manifests(names: list[str], *, recursive: bool = False, namespace: str 
     `namespace` is for objects that name none themselves; one that names another is an error.
     """
     errors: list[str] = []
+    names = [part for name in names for part in _parts(name)]
     texts = (found for name in names for found in _texts(name, recursive, errors))
     return _judged(texts, errors, names, namespace, warnings)
 
@@ -79,6 +80,13 @@ def _judged(
             for warning in result.warnings:
                 note(f"Warning: {label}: {warning}")
     return results
+
+
+def _parts(name: str) -> list[str]:
+    """Several may stand in one word, as in kubectl; a file may have a comma in its name, and a URL."""
+    if "," not in name or "://" in name or Path(name).exists():
+        return [name]
+    return [part for part in name.split(",") if part]
 
 
 def _texts(name: str, recursive: bool, errors: list[str]) -> Iterator[tuple[str, str]]:

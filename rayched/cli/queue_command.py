@@ -103,6 +103,10 @@ class QueueChoice:
             kept.counts[place] = count
         return kept
 
+    def elsewhere(self, client: Client) -> list[NotServed]:
+        """Those of the pods that no queue holds, which is no state of the queue."""
+        return [] if self.states else waiting_for_others(client, self.namespace, self.name, self.selector)
+
 
 def queue(
     name: Annotated[str, typer.Argument(metavar="POD", hidden=True)] = "",
@@ -155,7 +159,7 @@ def queue(
             _watch(client, choice)
             return
         found = choice.asked(client)
-        elsewhere = waiting_for_others(client, namespace, name)
+        elsewhere = choice.elsewhere(client)
         held = [] if choice.states or selector else held_groups(client, namespace, name, found)
         nothing = [] if found.pods or elsewhere or held else nothing_pending(client, namespace, name)
         if start:
@@ -209,7 +213,7 @@ def _watch(client: Client, choice: QueueChoice) -> None:
         found = choice.asked(client)
         told = elsewhere
         if poll % POLLS_A_LIST == 0:
-            elsewhere = [str(one) for one in waiting_for_others(client, choice.namespace, choice.name)]
+            elsewhere = [str(one) for one in choice.elsewhere(client)]
         if is_table and sys.stdout.isatty():
             clear_screen()
             out(_summary(found))

@@ -38,17 +38,18 @@ class NotServed(NamedTuple):
         return f"{who} {not_served(self.scheduler, self.served, several=several)}"
 
 
-def waiting_for_others(client: Client, namespace: str, name: str = "") -> list[NotServed]:
+def waiting_for_others(client: Client, namespace: str, name: str = "", label_selector: str = "") -> list[NotServed]:
     """The schedulers that pods wait for in vain, by name; of one namespace or all, of one name or all."""
     here = served(client)
     terms = ["spec.nodeName=", "status.phase=Pending", *(f"spec.schedulerName!={one}" for one in here)]
     if name:
         terms.append(f"metadata.name={name}")
     found: dict[str, list[str]] = defaultdict(list)
-    for pod in client.list(kinds.POD, namespace=namespace, field_selector=",".join(terms)):
+    pods = client.list(kinds.POD, namespace=namespace, label_selector=label_selector, field_selector=",".join(terms))
+    for pod in pods:
         if isinstance(pod, Pod):
             found[pod.spec.scheduler_name].append(f"{pod.metadata.namespace}/{pod.metadata.name}")
-    return [NotServed(scheduler, tuple(pods), tuple(here)) for scheduler, pods in sorted(found.items())]
+    return [NotServed(scheduler, tuple(names), tuple(here)) for scheduler, names in sorted(found.items())]
 
 
 def missing_scheduler(client: Client, pod: Pod) -> str:

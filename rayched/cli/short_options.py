@@ -58,18 +58,21 @@ class KubectlCommand(TyperCommand):
             if short and {f"-{one}" for one in short[1]} <= flags and f"-{short[2]}" in valued:
                 found += [f"-{short[1]}{short[2]}", short[3]]
             elif equals and name in flags and text.lower() in _TRUTH:
-                found += self._flag(name, _TRUTH[text.lower()])
+                found = self._with_flag(found, name, _TRUTH[text.lower()])
             elif word == _DRY_RUN and _DRY_RUN in valued:
                 found.append(f"{_DRY_RUN}=server")
             else:
                 found.append(word)
         return found
 
-    def _flag(self, name: str, value: bool) -> list[str]:
-        """What says that the flag of this name has this value."""
+    def _with_flag(self, words: list[str], name: str, value: bool) -> list[str]:
+        """The words, with what says that the flag of this name has this value; as of any option the last one counts."""
         if value:
-            return [name]
-        return next((parameter.secondary_opts[:1] for parameter in self.params if name in parameter.opts), [])
+            return [*words, name]
+        for parameter in self.params:
+            if name in parameter.opts:
+                return [*(word for word in words if word not in parameter.opts), *parameter.secondary_opts[:1]]
+        return words
 
 
 class KubectlGroup(TyperGroup):

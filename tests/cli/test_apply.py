@@ -53,6 +53,26 @@ def test_a_dry_run_judges_everything_and_changes_nothing(rayched: Commands, name
     assert "spec.priorityClassName" in refused.errors[0]
 
 
+@pytest.mark.parametrize("by", ["server", "client"])
+def test_what_would_be_there_is_printed_in_place_of_words(rayched: Commands, name: str, by: str) -> None:
+    text = a_pod_text(name, labels="{app: web}")
+    with rayched.nothing_changes():
+        shown = yaml.safe_load(rayched("apply", "-f", "-", f"--dry-run={by}", "-o", "yaml", stdin=text).out)
+        names = rayched.ok("apply", "-f", "-", f"--dry-run={by}", "-o", "name", stdin=text)
+    assert (shown["kind"], shown["metadata"]["labels"], names) == ("Pod", {"app": "web"}, [f"pod/{name}"])
+    # What the server fills in tells who has judged.
+    assert bool(shown["metadata"].get("uid")) is (by == "server")
+
+
+def test_several_files_may_stand_in_one_word(rayched: Commands, tmp_path: Path, name: str) -> None:
+    for part in ("a", "b", "a,b"):
+        (tmp_path / f"{part}.yaml").write_text(a_pod_text(f"{name}-{part.replace(',', '-')}"))
+    dry = ("apply", "--dry-run", "-f")
+    both = [f"pod/{name}-{part} created (server dry run)" for part in ("a", "b")]
+    assert rayched.ok(*dry, f"{tmp_path}/a.yaml,{tmp_path}/b.yaml") == both
+    assert rayched.ok(*dry, f"{tmp_path}/a,b.yaml") == [f"pod/{name}-a-b created (server dry run)"]
+
+
 def test_one_refused_object_leaves_the_others_applied(rayched: Commands, namespace: str, name: str) -> None:
     texts = [
         a_pod_text(f"{name}-a", namespace=namespace),

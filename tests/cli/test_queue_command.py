@@ -87,6 +87,9 @@ def test_a_pod_for_a_scheduler_that_is_not_there_is_told_of(rayched: Commands, n
         assert scheduler in line
     (line,) = rayched("queue", "-n", namespace).errors
     assert line.startswith(f'{namespace}/packed-0 and 2 more wait for the scheduler "nobody"')
+    for choice in (("-t", "gated"), ("-l", "app=other")):
+        told = " ".join(rayched("queue", "-n", namespace, *choice).errors)
+        assert "nobody" not in told, "none of those that were asked for"
     whole = json.loads("\n".join(rayched.ok("queue", "-n", namespace, "-o", "json")))
     (not_served,) = whole["not_served"]
     assert (not_served["scheduler"], not_served["pods"]) == ("nobody", [f"{namespace}/packed-{number}" for number in range(3)])

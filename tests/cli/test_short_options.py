@@ -29,6 +29,8 @@ from tests.deploy.commands import WrongCommand, parsed
         ("-v 1 -o yaml get pods", {"output": "yaml"}),
         ("--no-wait -n shop delete pod a", {"wait": False, "namespace": "shop"}),
         ("get pods --watch=true --no-headers=false -A=true", {"watch": True, "no_headers": False, "all_namespaces": True}),
+        ("get pods -w --watch=false", {"watch": False}),
+        ("get pods --watch=false -w", {"watch": True}),
         ("delete pod a --wait=false --all=false", {"wait": False, "delete_all": False}),
         ("apply -f a --dry-run", {"dry_run": "server"}),
         ("apply -f a --dry-run=client", {"dry_run": "client"}),
