@@ -177,8 +177,9 @@ def strike(rehearsal: Rehearsal, kind: str) -> Kill:
 
 
 def _steady(rehearsal: Rehearsal, load: SteadyLoad) -> None:
-    """All replicas are back and bindings flow."""
+    """All replicas are back with all that they start, and bindings flow."""
     wait_until_up(rehearsal.cluster, rehearsal.client)
+    rehearsal.settle()
     before = rehearsal.ask(lambda auditor: len(auditor.bindings))
     if not rehearsal.follower.wait_for(lambda auditor: len(auditor.bindings) > before, _SEARCH_SECONDS):
         bound = rehearsal.ask(lambda auditor: auditor.bound_pods())

@@ -36,8 +36,8 @@ CORES_MAX: Final = 0.03
 PSS_BYTES_MAX: Final = 800_000_000
 _LOOK_SECONDS: Final = 1.0
 _SAME_SECONDS: Final = 20.0
-"""For so long no process comes or goes before it is counted: the last to be started is the spare scheduler, some seconds after
-the cluster is up."""
+"""For so long no process comes or goes before it is counted: the last to be started are the leader's workers and its spare
+scheduler, some seconds after the cluster is up."""
 _SETTLE_SECONDS_MAX: Final = 300.0
 
 

@@ -39,6 +39,8 @@ _ENDED_SECONDS_MAX = 60.0
 """A killed replica's processes are gone after a tenth of a second; on a busy host its scheduler binds until its guardian runs."""
 _TOLD_SECONDS = 15.0
 """Between two words on what is waited for."""
+_SETTLED_SECONDS_MAX = 120.0
+_LOOK_SECONDS = 0.1
 _SETTLE_SECONDS = 0.5
 """What the auditor may lag behind the last answer."""
 
@@ -126,7 +128,8 @@ class Rehearsal(ClusterSession):
     ) -> None:
         """Without `agents` the nodes are registered, and no agent reports the pods on them.
 
-        `audit_later`: the auditor reads nothing until `audit` is called, and takes no time from what is measured.
+        `audit_later`: the auditor reads nothing until `audit` is called, and takes no time from what is measured; nor does what a
+        leader starts after all else, which is waited for.
 
         `cluster`: in place of one that is made here, which what is before `agents` and `pki` are for.
         """
@@ -148,7 +151,9 @@ class Rehearsal(ClusterSession):
     def open(self) -> None:
         self.cluster.start()
         wait_until_up(self.cluster, self.client, tell=note)
-        if not self._audit_later:
+        if self._audit_later:
+            self.settle()
+        else:
             self.audit()
         self._agents.register()
         if self._with_agents:
@@ -161,6 +166,19 @@ class Rehearsal(ClusterSession):
             self._follower.stop()
         self.client.close()
         self.cluster.stop()
+
+    def settle(self) -> None:
+        """Returns when the leader's workers and its spare process run. Raises RehearsalFailed."""
+        deadline = time.monotonic() + _SETTLED_SECONDS_MAX
+        while True:
+            # Whoever leads may change.
+            with suppress(ApiError):
+                status = self.client.scheduler_status()
+                if "spare" in status.pids and sum(name.startswith("worker-") for name in status.pids) == status.workers:
+                    return
+            if time.monotonic() > deadline:
+                raise RehearsalFailed(f"the leader has no spare process, or not all workers, after {_SETTLED_SECONDS_MAX:.0f} s")
+            time.sleep(_LOOK_SECONDS)
 
     def audit(self) -> None:
         """Has the auditor read the history, from the first revision on. Nothing may have been compacted yet."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -22,7 +23,7 @@ START_SECONDS_MAX = 60.0
 @pytest.fixture(scope="module")
 def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SmallCluster]:
     """Two replicas, which the tests take as the ones before left them."""
-    with nothing_left() as pids, SmallCluster(tmp_path_factory.mktemp("pair"), replicas=2) as pair:
+    with nothing_left() as pids, SmallCluster(tmp_path_factory.mktemp("pair"), replicas=2, workers=1) as pair:
         until_true(lambda: all(map(stands, pair.local.replicas)), START_SECONDS_MAX, "not both stand for election")
         pids |= {pid for replica in pair.local.replicas for pid in tree_of(replica.pid)}
         yield pair
@@ -42,6 +43,18 @@ def test_a_scheduler_that_hangs_costs_its_replica_the_lead_and_is_replaced(pair:
     assert left_alive({scheduler}, 30.0) == {}
     assert first.running
     until_true(lambda: log_of(first).count("has read the cluster") == 2, START_SECONDS_MAX, "the scheduler is not replaced")
+
+
+@pytest.mark.cluster
+def test_a_worker_and_a_spare_process_run_where_the_lead_is_and_end_with_it(pair: SmallCluster) -> None:
+    alone = Counter({"QueueActor": 1, "SchedulerProcess": 1})
+    for _ in range(2):
+        first = pair.leader()
+        (other,) = (replica for replica in pair.local.replicas if replica is not first)
+        for replica, actors in ((first, alone + Counter(SchedulerProcess=1, FilterScoreWorker=1)), (other, alone)):
+            until_true(lambda: actors_of(replica) == actors, START_SECONDS_MAX, f"{actors_of(replica)}, not {actors}")  # noqa: B023
+        os.kill(pair.pid_of("scheduler"), signal.SIGSTOP)
+        until_true(lambda: pair.leader() is other, START_SECONDS_MAX, "nobody takes over")  # noqa: B023
 
 
 @pytest.mark.cluster
@@ -144,6 +157,14 @@ def leads_given_up(pair: SmallCluster, leader: ReplicaProcess) -> int:
     """How often the other replica saw a lead given up: one that runs out names its holder until the next one has it."""
     (other,) = (replica for replica in pair.local.replicas if replica is not leader)
     return log_of(other).count(": nobody")
+
+
+def actors_of(replica: ReplicaProcess) -> Counter[str]:
+    """Of its Ray, by class, as Ray titles their processes."""
+    commands = [Path(f"/proc/{pid}/cmdline") for pid in descendants(replica.pid)]
+    titles = [command.read_bytes().partition(b"\0")[0].decode() for command in commands if command.exists()]
+    names = [title.removeprefix("ray::").partition(".")[0].strip() for title in titles if title.startswith("ray::")]
+    return Counter(name for name in names if name != "IDLE")
 
 
 def stands(replica: ReplicaProcess) -> bool:

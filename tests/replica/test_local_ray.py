@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import signal
 import subprocess
 import sys
 from functools import partial
@@ -83,6 +84,8 @@ def test_a_local_ray_runs_only_what_is_used_listens_on_loopback_alone_and_ends_a
             "agent.py",
         ):
             assert [words for words in commands.values() if unused in words] == []
+        # As soon as it has started them, what has started them is gone.
+        until_true(lambda: not any(map(starts_ray, descendants(driver.pid))), 30.0, "it stays")
         places = listening({driver.pid, *tree})
         assert len(places) >= 3
         assert [address for address, _ in places if not is_loopback(address)] == []
@@ -114,6 +117,45 @@ def test_the_raylets_agents_become_shells_that_say_that_no_service_is_there(tmp_
     assert {file.name: file.read_text() for file in session.iterdir()} == {f"{port}_node": "-1" for port in ports}
 
 
+STARTER = """
+import subprocess
+from rayched.replica.ray.ray_start_hook import wait_for
+
+pids = [subprocess.Popen(["sleep", "1000"]).pid for _ in range(2)]
+print(*pids, flush=True)
+wait_for(pids)
+"""
+
+
+@pytest.mark.parametrize("cause", ["one of them ends", "it is told to end"])
+def test_who_waits_for_rays_processes_ends_with_the_first_of_them_and_ends_the_others(cause: str) -> None:
+    adopt_orphans()
+    before = set(descendants(os.getpid()))
+    waiter = subprocess.Popen([sys.executable, "-c", STARTER], stdout=subprocess.PIPE, text=True)
+    try:
+        assert waiter.stdout is not None
+        first, second = map(int, waiter.stdout.readline().split())
+        until_true(lambda: "os.wait()" in command(waiter.pid), 30.0, "it does not wait")
+        assert alive(first) and alive(second)
+        if cause == "one of them ends":
+            os.kill(second, signal.SIGKILL)
+        else:
+            until_true(lambda: catches_sigterm(waiter.pid), 30.0, "it does not take signals")
+            waiter.terminate()
+        assert waiter.wait(30.0) == (1 if cause == "one of them ends" else 0)
+        assert left_alive({first, second}, 10.0) == {}
+    finally:
+        waiter.kill()
+        waiter.wait()
+        end_descendants(os.getpid(), keep=before)
+
+
+def catches_sigterm(pid: int) -> bool:
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    caught = next(int(line.split()[1], 16) for line in lines if line.startswith("SigCgt:"))
+    return bool(caught >> (signal.SIGTERM - 1) & 1)
+
+
 @pytest.mark.parametrize("command", [["gcs_server", "--log_dir=x"], ["raylet"]])
 def test_other_processes_of_ray_start_as_they_are(command: list[str]) -> None:
     started: list[list[str]] = []
@@ -127,7 +169,7 @@ def refusal(port: int, size: int) -> grpc.StatusCode:
         put = channel.unary_unary("/ray.rpc.InternalKVGcsService/InternalKVPut")
         with pytest.raises(grpc.RpcError) as error:
             put(b"\x0a" + b"x" * size, timeout=30)
-        found: grpc.StatusCode = error.value.code()  # type: ignore[attr-defined]
+        found: grpc.StatusCode = error.value.code()
         return found
 
 
@@ -137,6 +179,10 @@ def sleeps(pid: int) -> bool:
 
 def command(pid: int) -> str:
     return Path("/proc", str(pid), "cmdline").read_bytes().replace(b"\0", b" ").decode()
+
+
+def starts_ray(pid: int) -> bool:
+    return "ray.scripts" in (words := command(pid)) and "rayched.replica.ray.guardian" not in words
 
 
 def is_loopback(address: str) -> bool:

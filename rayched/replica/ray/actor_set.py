@@ -7,6 +7,8 @@ Ray is noticed whatever else is under way.
 * A dead scheduler is replaced by the spare process, which only has to begin. The queue stays: the new session empties it.
 * A dead queue is replaced, and the scheduler begins a new session with it.
 * A dead worker is replaced; meanwhile the scheduler evaluates locally. It asks workers that run, and no others.
+* Workers and the spare process are there where this replica leads: nobody asks those of others, and each is 75 MB that wakes up
+  150 times a second. They are started once the scheduler has read the cluster and those who schedule have gone first.
 * An actor that dies again and again is replaced after ever longer pauses.
 
 Owner: the supervisor's thread. Other threads may read `scheduler`, `workers`, `processes` and `pids`.
@@ -35,9 +37,9 @@ from rayched.store.refusals import count_fenced
 
 ANSWER_SECONDS_MAX: Final = 120.0
 """A new process that says nothing for so long never will; on a busy machine one may take half a minute."""
-SPARE_PAUSE_SECONDS_MIN: Final = 2.0
-"""Between a scheduler that has read the cluster and the start of a spare one: those who schedule go first. Where they took longer
-to start, on a busy machine, the spare one waits as long as they took."""
+HELPERS_PAUSE_SECONDS_MIN: Final = 2.0
+"""Between a scheduler that has read the cluster, or begun to lead, and the start of workers and a spare one: those who schedule
+go first. Where they took longer to start, on a busy machine, the others wait as long as they took."""
 REPLACEMENT_PAUSES_SECONDS: Final = (0.0, 0.0, 0.5, 1.0, 2.0, 5.0)
 """Before the first, second, ... replacement of an actor that did not live for LIFE_SECONDS_MIN."""
 LIFE_SECONDS_MIN: Final = 10.0
@@ -90,11 +92,12 @@ class ActorSet:
         self.places: dict[str, WorkerPlace] = {}
         """Of workers, by name, on whatever host."""
         self._spare: Any = None
-        self._spare_at: float | None = None
+        self._helpers_at = 0.0
+        """When workers and the spare process may be started."""
         self._has_begun = False
         """The present scheduler can be told something."""
         self._is_synced = False
-        """It has read the cluster, and gives signs of life from then on; until then no spare one is started."""
+        """It has read the cluster, and gives signs of life from then on; until then no helpers are started."""
         self._lives: dict[Any, str] = {}
         """The unfinished calls, and whose they are."""
         self._handles: dict[str, Any] = {}
@@ -105,10 +108,8 @@ class ActorSet:
         self._tellings = itertools.count(1)
 
     def create(self) -> None:
-        """Starts all of them; they are there when `turn` says so."""
+        """Starts those that every replica has; they are there when `turn` says so."""
         self.queue = self._born("queue", create_queue_actor(self._config.profiles, self._config.queue_flags, self._config.logs))
-        if not self._pool.cpus:
-            self._add_workers(worker_names(self._pool.workers or 0))
         self._begin_scheduler()
 
     def turn(self, seconds: float) -> None:
@@ -130,12 +131,7 @@ class ActorSet:
         for name in sorted(name for name, at in self._due.items() if at <= now):
             del self._due[name]
             self._replace(name)
-        if self._spare_at is not None and self._spare_at <= now:
-            self._spare_at = None
-            if self._spare is None:
-                self._spare = self._born("spare", create_scheduler_process(self._config.profiles))
-        if self._pool.cpus:
-            self._size_pool(now)
+        self._keep_helpers(now)
         for answer in self._answers.values():
             if answer.until is not None and answer.until <= now:
                 raise RayUnavailable(f"{answer.actor}: {answer.what} took longer than {ANSWER_SECONDS_MAX:.0f} s")
@@ -159,8 +155,7 @@ class ActorSet:
             _kill(handle)
 
     def _wait_seconds(self, seconds: float) -> float:
-        dues = [*self._due.values(), *(() if self._spare_at is None else (self._spare_at,))]
-        left: float = min([seconds, *(at - time.monotonic() for at in dues)])
+        left: float = min([seconds, *(at - time.monotonic() for at in self._due.values())])
         return max(0.0, left)
 
     # ------------------------------------------------------------------------------------------------------ births, deaths
@@ -226,14 +221,13 @@ class ActorSet:
                 )
                 self._tell("use_queue", self.queue)
             case "spare":
-                if self._is_synced:
-                    self._spare_at = time.monotonic()
+                pass  # `_keep_helpers` does, from now on
             case _:
                 self._add_workers([name])
 
     def _begin_scheduler(self) -> None:
         """The spare process becomes the scheduler; without one a new process does, which takes a second longer."""
-        spare, self._spare, self._spare_at = self._spare, None, None
+        spare, self._spare = self._spare, None
         self._has_begun = self._is_synced = False
         if spare is None:
             scheduler = self._born("scheduler", create_scheduler_process(self._config.profiles))
@@ -259,9 +253,8 @@ class ActorSet:
         def synced(_: int) -> None:
             self._is_synced = True
             self._on_synced()
-            if self._spare is None:
-                now = time.monotonic()
-                self._spare_at = now + max(SPARE_PAUSE_SECONDS_MIN, now - began)
+            now = time.monotonic()
+            self._helpers_at = now + max(HELPERS_PAUSE_SECONDS_MIN, now - began)
 
         self._expect("scheduler", "beginning", scheduler.begin.remote(self._config, queue, workers), begun)
 
@@ -275,7 +268,26 @@ class ActorSet:
         reference = scheduler.fenced_writes.remote(sum(known.values()))
         self._expect("scheduler", "telling of refused writes", reference, refused, bounded=False)
 
-    # ------------------------------------------------------------------------------------------------------------- workers
+    # ------------------------------------------------------------------------------------------------------------- helpers
+
+    def _keep_helpers(self, now: float) -> None:
+        """Whoever does not lead leaves memory and CPUs to who does."""
+        if not self._leads():
+            self._helpers_at = max(self._helpers_at, now + HELPERS_PAUSE_SECONDS_MIN)
+            self._sized_at = now
+            if "spare" in self._handles:
+                self._let_go("spare")
+                self._spare = None
+            if self.workers:
+                for name in tuple(self.workers):
+                    self._let_go(name)
+                self._tell_workers()
+        elif self._is_synced and self._helpers_at <= now:
+            if self._spare is None and "spare" not in self._due:
+                self._spare = self._born("spare", create_scheduler_process(self._config.profiles))
+            if self._sized_at <= now:
+                self._sized_at = now + SIZED_EVERY_SECONDS
+                self._size_pool(now)
 
     def _add_workers(self, names: Sequence[str]) -> None:
         for name, handle in create_workers(names, self._config.profiles, self._pool.cpus).items():
@@ -290,17 +302,10 @@ class ActorSet:
         self._tell("use_workers", self._placed_workers())
 
     def _size_pool(self, now: float) -> None:
-        """Who does not lead leaves all CPUs to who does."""
-        if not self._leads():
-            for name in tuple(self.workers):
-                self._let_go(name)
-            self._sized_at = now
-        elif self._sized_at <= now:
-            self._sized_at = now + SIZED_EVERY_SECONDS
-            missing = self._missing_workers(now)
-            if missing:
-                log.info("workers on Ray's cluster: %d, and %d more are asked for", len(self.workers), missing)
-                self._add_workers([name for name in worker_names(WORKERS_MAX) if name not in self.workers][:missing])
+        missing = self._missing_workers(now)
+        if missing:
+            log.info("workers: %d, and %d more are started", len(self.workers), missing)
+            self._add_workers([name for name in worker_names(WORKERS_MAX) if name not in self.workers][:missing])
 
     def _missing_workers(self, now: float) -> int:
         import ray
@@ -313,9 +318,10 @@ class ActorSet:
         return self._sizing.missing(len(self.workers), ray.available_resources().get("CPU", 0.0))
 
     def _let_go(self, name: str) -> None:
+        """It is ended, and not replaced."""
         self._sizing.gone(name)
-        del self.workers[name]
-        self._due.pop(name, None)
+        for known in (self.workers, self.places, self.processes, self._due):
+            known.pop(name, None)
         self._lives = {life: whose for life, whose in self._lives.items() if whose != name}
         self._answers = {reference: answer for reference, answer in self._answers.items() if answer.actor != name}
         if (handle := self._handles.pop(name, None)) is not None:
