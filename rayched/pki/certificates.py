@@ -18,7 +18,10 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from rayched.pki.errors import PkiError
 
-_UNREADABLE: Final = (ValueError, x509.DuplicateExtension, x509.UnsupportedGeneralNameType, UnsupportedAlgorithm)
+_UNREADABLE: Final = (
+    *(ValueError, UnsupportedAlgorithm),
+    *(x509.InvalidVersion, x509.DuplicateExtension, x509.UnsupportedGeneralNameType),
+)
 """What cryptography raises for bytes that are no certificate, and for extensions that are none."""
 _KEY_ID_BYTES: Final = 8
 MADE_WITH: Final = "rayched-token:"

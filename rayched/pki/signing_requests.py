@@ -33,7 +33,7 @@ def requested_key(request: bytes, what: str) -> ec.EllipticCurvePublicKey:
     try:
         found = x509.load_pem_x509_csr(request)
         key, is_signed = found.public_key(), found.is_signature_valid
-    except (ValueError, TypeError, UnsupportedAlgorithm) as error:
+    except (ValueError, TypeError, UnsupportedAlgorithm, x509.InvalidVersion) as error:
         # Some repeat the whole request, or a line of it.
         said = " ".join(str(error).split())[:_SAID_CHARACTERS_MAX]
         raise PkiError(f"{what}: is no request for a certificate in PEM ({said})") from error

@@ -1,12 +1,13 @@
 """`make fuzz-parsers`: the eight parsers of hostile text, a minute each.
 
     make fuzz-parsers                              a minute each
-    make fuzz-parsers SECONDS=450                  an hour for all
+    make fuzz-parsers SECONDS=400                  an hour for all
     make fuzz-parsers ARGS="--only yaml --seed 7"
+    make fuzz-parsers ARGS="--corpus /tmp/corpus --keep"
 
 Where atheris is installed (`pip install 'rayched[fuzz-parsers]'`, on Linux), it looks for inputs that reach new code, and keeps
-them in `--corpus`. Elsewhere, and with `--without-atheris`, inputs are changed at random, by a seed. Exit code 1 for a fault; the
-input is printed.
+them in `--corpus`; with `--keep` those that are worth it go into kept_inputs.py's files, which the next search begins with.
+Elsewhere, and with `--without-atheris`, inputs are changed at random, by a seed. Exit code 1 for a fault; the input is printed.
 """
 
 from __future__ import annotations
@@ -27,8 +28,12 @@ _LONGER_SECONDS: Final = 60.0
 
 def main(arguments: Sequence[str] | None = None) -> int:
     given = _parser().parse_args(arguments)
+    if given.keep and given.corpus is None:
+        print("--keep wants a --corpus", file=sys.stderr)
+        return 2
     if given.atheris_target:
         return _look_with_atheris(given.atheris_target, given.seconds, given.seed, given.corpus)
+    from tests.fuzz.kept_inputs import keep
     from tests.fuzz.parsers import TARGETS
 
     chosen = [target.name for target in TARGETS if not given.only or target.name in given.only]
@@ -40,7 +45,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print(f"{'atheris' if guided else 'random changes'}, {given.seconds:g} s each, seed {given.seed}")
     look = _in_a_process if guided else _at_random
     # Each of them, also behind one that has a fault.
-    return int(sum(look(name, given.seconds, given.seed, given.corpus) != 0 for name in chosen) > 0)
+    faulty = [name for name in chosen if look(name, given.seconds, given.seed, given.corpus)]
+    for target in TARGETS if given.keep else ():
+        if target.name in chosen:
+            found = (file.read_bytes() for file in (given.corpus / target.name).iterdir())
+            print(f"{target.name}: {keep(target.name, found, target.check)} inputs kept")
+    return int(bool(faulty))
 
 
 def _at_random(name: str, seconds: float, seed: int, _corpus: Path | None) -> int:
@@ -73,6 +83,7 @@ def _look_with_atheris(name: str, seconds: float, seed: int, corpus: Path | None
     import atheris  # type: ignore[import-not-found, unused-ignore]
 
     with atheris.instrument_imports(include=["rayched"]):
+        from tests.fuzz.kept_inputs import kept
         from tests.fuzz.mutation import INPUT_SECONDS_MAX
         from tests.fuzz.parsers import TARGETS
     (target,) = [one for one in TARGETS if one.name == name]
@@ -80,7 +91,7 @@ def _look_with_atheris(name: str, seconds: float, seed: int, corpus: Path | None
     if corpus is not None:
         place = corpus / name
         place.mkdir(parents=True, exist_ok=True)
-        for number, data in enumerate(target.corpus):
+        for number, data in enumerate((*target.corpus, *kept(name))):
             (place / f"given-{number}").write_bytes(data)
         flags.append(str(place))
 
@@ -98,6 +109,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", action="append", default=[], metavar="PARSER")
     parser.add_argument("--corpus", type=Path, metavar="DIR", help="where atheris keeps inputs that reached new code")
+    parser.add_argument("--keep", action="store_true", help="keep those of them that are worth it in tests/fuzz/corpus")
     parser.add_argument("--without-atheris", action="store_true")
     parser.add_argument("--atheris-target", default="", help=argparse.SUPPRESS)
     return parser

@@ -5,9 +5,12 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
+from tests.fuzz.kept_inputs import BYTES_MAX as KEPT_BYTES_MAX
+from tests.fuzz.kept_inputs import KEPT_MAX, keep, kept
 from tests.fuzz.mutation import BYTES_MAX, FAULTS_MAX, INPUT_SECONDS_MAX, MutatedInputs, fuzz_parser
 from tests.fuzz.parsers import TARGETS, ParserTarget
 from tests.fuzz.run_parsers import main
@@ -30,6 +33,22 @@ def test_what_is_well_formed_is_taken_and_what_is_changed_at_random_is_never_a_f
     report = fuzz_parser(target, 1, lambda done: done < INPUTS, still)
     assert [str(fault) for fault in report.faults] == []
     assert report.inputs == INPUTS and len(report.outcomes) >= 2, "it has to come further than to the first refusal"
+
+
+@pytest.mark.parametrize("name", BY_NAME)
+def test_what_once_reached_new_code_is_no_fault(name: str) -> None:
+    inputs = kept(name)
+    assert 0 < len(inputs) <= KEPT_MAX
+    for data in inputs:
+        assert BY_NAME[name].check(data)
+
+
+def test_of_what_was_found_each_outcome_is_kept_and_then_the_shortest(tmp_path: Path) -> None:
+    found = [b"\x00\xff\n", b"x" * (KEPT_BYTES_MAX + 1), *(b"a" * length for length in range(1, KEPT_MAX + 50)), b"z" * 400]
+    assert keep("any", found, lambda data: str(data[:1]), tmp_path) == KEPT_MAX
+    again = kept("any", tmp_path)
+    assert set(again) == {b"\x00\xff\n", b"z" * 400, *(b"a" * length for length in range(1, KEPT_MAX - 1))}
+    assert (tmp_path / "any.txt").read_bytes().isascii() and kept("nobody", tmp_path) == ()
 
 
 @pytest.mark.parametrize("name", ["bearer-header", "continue-tokens", "csr", "csr-content"])
@@ -68,6 +87,15 @@ def test_a_request_with_a_key_that_nobody_knows_is_refused() -> None:
         assert known in p256
         unknown = known[:-1] + bytes([known[-1] ^ 8])
         assert "is no request for a certificate" in BY_NAME["csr-content"].check(p256.replace(known, unknown))
+
+
+def test_a_request_of_a_version_that_there_is_not_is_refused() -> None:
+    """The same goes for these."""
+    p256 = BY_NAME["csr-content"].corpus[0]
+    version = b"\x02\x01\x00\x30"
+    assert version in p256
+    said = BY_NAME["csr-content"].check(p256.replace(version, b"\x02\x01\x0a\x30"))
+    assert "is no request for a certificate" in said
 
 
 @pytest.mark.parametrize(

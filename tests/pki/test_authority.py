@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import time
 
 import pytest
@@ -17,6 +18,7 @@ from tests.pki.made import TRUST_DOMAIN, a_pair, an_authority, numbered
 NOW = 1_800_000_000
 DAY = 86_400
 YEARS = 3650 * DAY
+V3 = b"\xa0\x03\x02\x01\x02"
 
 
 def a_request(kind: str = "user", days: int = 90) -> LeafRequest:
@@ -134,6 +136,15 @@ def test_what_is_no_certificate_or_key_is_told_by_its_file(text: bytes) -> None:
         read_bundle(text, "ca.crt")
     with pytest.raises(PkiError, match=r"tls\.key: holds no private key in PEM"):
         check_pair(a_pair(authority).certificate, text, "tls.crt", "tls.key")
+
+
+def test_a_certificate_of_a_version_that_there_is_not_is_told_by_its_file() -> None:
+    """cryptography has an error of its own for these, which is no ValueError."""
+    whole = base64.b64decode(b"".join(an_authority().certificate_pem.strip().split(b"\n")[1:-1]))
+    assert whole.count(V3) == 1
+    body = base64.encodebytes(whole.replace(V3, V3[:-1] + b"\x07"))
+    with pytest.raises(PkiError, match=r"ca\.crt: holds no certificates in PEM \(7 is not a valid X509 version\)"):
+        read_bundle(b"-----BEGIN CERTIFICATE-----\n" + body + b"-----END CERTIFICATE-----\n", "ca.crt")
 
 
 def test_a_bundle_has_authorities_alone() -> None:
