@@ -16,7 +16,9 @@ from rayched.api.termination import FINAL_PHASES
 from rayched.cli.describing_makers import maker_lines
 from rayched.cli.description_lines import container, field, listed, mapping, quantities, shown_annotations, table
 from rayched.cli.schedulers import missing_scheduler
+from rayched.cli.wake_words import waiting_rows
 from rayched.client.client import Client
+from rayched.client.errors import ApiError
 from rayched.v1.core_pb2 import Event, Node, Pod, ReplicationController, Taint, Toleration
 from rayched.v1.meta_pb2 import Quantity
 from rayched.v1.workloads_pb2 import Job, ReplicaSet, StatefulSet
@@ -28,7 +30,7 @@ def describe(client: Client, item: AnyObject, now: float) -> str:
     """Text of several lines."""
     match item:
         case Pod():
-            lines = _pod(item, missing_scheduler(client, item))
+            lines = _pod(item, missing_scheduler(client, item), _waiting(client, item))
         case Node():
             lines = _node(client, item)
         case ReplicaSet() | StatefulSet() | ReplicationController() | Job():
@@ -38,7 +40,18 @@ def describe(client: Client, item: AnyObject, now: float) -> str:
     return "\n".join([*lines, *_events(client, item, now)])
 
 
-def _pod(pod: Pod, missing: str) -> list[str]:
+def _waiting(client: Client, pod: Pod) -> list[tuple[str, str]]:
+    """What the leader's queue says of it; nothing where it has a node, or nobody leads who could say so."""
+    if pod.spec.node_name or pod.status.phase not in ("", "Pending"):
+        return []
+    try:
+        found = client.queue(namespace=pod.metadata.namespace, name=pod.metadata.name).pods
+    except ApiError:
+        return []
+    return next((waiting_rows(one) for one in found if one.uid == pod.metadata.uid), [])
+
+
+def _pod(pod: Pod, missing: str, waiting: list[tuple[str, str]]) -> list[str]:
     """`missing`: why no scheduler takes the pod."""
     spec, status = pod.spec, pod.status
     requests = pod_requests(pod)
@@ -55,7 +68,7 @@ def _pod(pod: Pod, missing: str) -> list[str]:
         field("Status", status.phase if status.reason else pod_status(pod)),
     ]
     said = (("Reason", status.reason), ("Message", status.message), ("NominatedNode", status.nominated_node_name))
-    lines += [field(name, text) for name, text in said if text]
+    lines += [field(name, text) for name, text in (*said, *waiting) if text]
     if pod.metadata.HasField("deletion_timestamp"):
         lines.append(field("Grace Period", f"{pod.metadata.deletion_grace_period_seconds}s"))
     if spec.init_containers:

@@ -12,7 +12,7 @@ from typing import Final
 
 from rayched.cli.printing import counted, shown, widths
 from rayched.cli.printing import line as table_line
-from rayched.cli.wake_words import in_words
+from rayched.cli.wake_words import waiting_rows
 from rayched.v1.services_pb2 import ExplainResponse, NodeVerdict, PastDecision, PendingPod, PluginScore
 
 WIDTH: Final = 80
@@ -152,11 +152,7 @@ def _with_reasons(headings: list[str], rows: list[list[str]], reasons: list[str]
 
 def _place(found: ExplainResponse, waiting: PendingPod | None) -> list[Row]:
     rows: list[Row] = [("Nominated node", found.nominated_node)] if found.nominated_node else []
-    if waiting is None:
-        return rows
-    rows += [("Queue", f"{waiting.queue}, after {counted(waiting.attempts, 'attempt')}")]
-    rows += [("Held by", ", ".join(waiting.held_by) or "<none>")]
-    return [*rows, ("Retried when", in_words(waiting.would_wake))] if waiting.would_wake else rows
+    return rows if waiting is None else [*rows, *waiting_rows(waiting)]
 
 
 def _decision_heading(decision: PastDecision) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 import yaml
@@ -106,8 +107,9 @@ def test_describe_says_where_a_pod_is_or_why_it_is_not(rayched: Commands, web: s
     db, web_0, _ = text.split("\n\n\n")
     assert "PodScheduled   False    Unschedulable   0/1" in db
     assert "12 Insufficient cpu" in db
+    assert re.search(r"^Queue: +\w+, after \d+ attempts?\nHeld by: +NodeResourcesFit\nRetried when: +\w", db, re.MULTILINE)
     assert f"Node:             {rayched.pod('web-0', web).spec.node_name}" in web_0
-    assert "Total Requests:   cpu 100m" in web_0
+    assert "Total Requests:   cpu 100m" in web_0 and "Queue:" not in web_0
     assert not any(line != line.rstrip() for line in text.splitlines() if not line.endswith(":"))
     both = rayched("describe", "pod", "web-0", "none-such", "-n", web)
     assert (both.code, both.errors) == (1, [f"error: Pod {web}/none-such not found"])
