@@ -10,7 +10,7 @@ SOURCES := rayched leader tests benchmarks examples setup.py
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-long test-chaos test-fast check format lint types layers house proto proto-check behaviour docs docs-check conformance simulate mutants access audit fuzz fuzz-parsers fuzz-gateway probe trace kubectl chaos failover hosts flood gateway-load groups hostile soak storage nodes node-soak test-browser pictures bench bench-quick bench-plot pool warmup idle queue-bench wheel lock clean
+.PHONY: help setup run test test-long test-chaos test-fast check format lint types layers house proto proto-check behaviour docs docs-check conformance simulate mutants access audit fuzz fuzz-parsers fuzz-gateway probe trace kubectl chaos failover hosts flood gateway-load groups hostile soak storage nodes node-soak test-browser pictures bench bench-quick bench-plot pool secured warmup idle queue-bench wheel lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {sub(/: make /, "\n                    make ", $$2); printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -171,6 +171,9 @@ bench-quick: $(STAMP) ## a small set in under a minute; fails at half the speed
 
 pool: $(STAMP) ## what the pool of workers gains: make pool [ARGS=...]
 	@$(BIN)/python -m benchmarks.pool $(ARGS)
+
+secured: $(STAMP) ## what certificates and the audit log cost: make secured [ARGS=...]
+	@$(BIN)/python -m benchmarks.secured $(ARGS)
 
 bench-plot: $(STAMP) ## a picture of what make bench wrote: make bench-plot JSON=FILE [PNG=FILE]
 	@$(BIN)/python -m benchmarks.plot $(if $(PNG),--png $(PNG)) $(if $(JSON),$(JSON),$(error bench-plot: JSON=FILE is missing))

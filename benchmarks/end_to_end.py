@@ -12,7 +12,7 @@ import itertools
 import math
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 
@@ -25,6 +25,7 @@ from rayched.api.kinds import AnyObject
 from rayched.cli.rehearsal import Rehearsal, RehearsalFailed, apply_all, scratch_directory
 from rayched.client.client import Client
 from rayched.client.watch import StreamClosed, WatchStream
+from rayched.replica.cluster.local_pki import LocalPki
 from rayched.v1.core_pb2 import Namespace, Pod
 from rayched.v1.workloads_pb2 import PriorityClass
 
@@ -90,14 +91,25 @@ class BoundWatch:
             return
 
 
-def run(workload: Workload, templates: int, percentage: int, replicas: int = 1) -> EndToEnd:
-    """Raises RehearsalFailed where pods stay unbound."""
+def run(
+    workload: Workload,
+    templates: int,
+    percentage: int,
+    replicas: int = 1,
+    *,
+    certificates: bool = False,
+    options: Sequence[str] = (),
+) -> EndToEnd:
+    """`certificates`: as `rayched up` makes them. `options`: of each replica. Raises RehearsalFailed where pods stay unbound."""
     with scratch_directory("bench") as directory:
         configuration = directory / "configuration.yaml"
         configuration.write_text(_CONFIGURATION.format(percentage=percentage))
         nodes = list(workload.make_nodes(workload.nodes))
-        options = ["--config", str(configuration), "--no-compact"]
-        with Rehearsal(directory, nodes, replicas, options=options, agents=workload.preempts, audit_later=True) as rehearsal:
+        words = ["--config", str(configuration), "--no-compact", *options]
+        pki = LocalPki(directory / "pki", replicas) if certificates else None
+        with Rehearsal(
+            directory, nodes, replicas, options=words, agents=workload.preempts, audit_later=True, pki=pki
+        ) as rehearsal:
             _prepare(rehearsal, workload)
             measured = _measure(rehearsal, workload, templates)
             rehearsal.audit()

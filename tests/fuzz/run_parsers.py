@@ -75,7 +75,11 @@ def _in_a_process(name: str, seconds: float, seed: int, corpus: Path | None) -> 
     if corpus is not None:
         line += ["--corpus", str(corpus)]
     print(f"{name}:", flush=True)
-    return subprocess.run(line, timeout=seconds + _LONGER_SECONDS, check=False).returncode
+    try:
+        return subprocess.run(line, timeout=seconds + _LONGER_SECONDS, check=False).returncode
+    except subprocess.TimeoutExpired:
+        print(f"{name}: did not end within {_LONGER_SECONDS:g} s of its time", flush=True)
+        return 1
 
 
 def _look_with_atheris(name: str, seconds: float, seed: int, corpus: Path | None) -> int:

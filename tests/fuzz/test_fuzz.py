@@ -76,6 +76,18 @@ def test_what_is_no_method_is_unimplemented_and_nothing_else() -> None:
     assert fault_of(FuzzOutcome(stream, Code.UNAVAILABLE)) == "" and fault_of(FuzzOutcome(stream, None)) == ""
 
 
+def test_that_a_node_has_no_agent_who_could_say_is_an_answer_of_that_method_alone() -> None:
+    asked = FuzzedCall(1, "admin", "/rayched.v1.Usage/GetUsage", (b"",))
+    told = "Node a: the agent of node a has no stream to this replica"
+    assert fault_of(FuzzOutcome(asked, Code.UNAVAILABLE, told)) == ""
+    for call, code, details in (
+        (CALL, Code.UNAVAILABLE, told),
+        (asked, Code.UNAVAILABLE, "Socket closed"),
+        (asked, Code.DEADLINE_EXCEEDED, told),
+    ):
+        assert "had no answer" in fault_of(FuzzOutcome(call, code, details))
+
+
 def test_what_is_always_written_is_nobodys_doing() -> None:
     keys = ["/rayched/leader/record", "/rayched/heartbeats/node-1", "/rayched/cluster/pods/a/b", "/rayched/events/a/b"]
     assert unasked(keys) == ["/rayched/cluster/pods/a/b"]
