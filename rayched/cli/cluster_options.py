@@ -59,7 +59,7 @@ Workers = Annotated[
     str,
     typer.Option(
         metavar="N|auto",
-        help="FilterScoreWorkers of each replica; auto: one for each CPU that Ray, or this host, has free.",
+        help="FilterScoreWorkers of the replica that leads; auto: one for each CPU that Ray, or this host, has free.",
         callback=_worker_count,
     ),
 ]
