@@ -44,7 +44,7 @@ test-fast: $(STAMP) ## the quick tests, which start no replicas
 	@$(BIN)/python -m pytest -q -n auto -m "not cluster and not slow and not long and not planted"
 
 test-browser: $(STAMP) ## the page in Chromium; Playwright is installed for it
-	@$(BIN)/python -c 'import playwright' 2>/dev/null || $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation --editable '.[browser]'
+	@$(BIN)/python -c 'import axe_playwright_python' 2>/dev/null || $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation --editable '.[browser]'
 	@$(BIN)/python -m pytest -q -m browser tests/page
 
 pictures: $(STAMP) ## draw the pictures of the page anew: make pictures [ARGS=...]
