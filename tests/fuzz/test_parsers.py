@@ -51,6 +51,11 @@ def test_of_what_was_found_each_outcome_is_kept_and_then_the_shortest(tmp_path: 
     assert (tmp_path / "any.txt").read_bytes().isascii() and kept("nobody", tmp_path) == ()
 
 
+def test_what_looks_like_a_secret_is_not_kept(tmp_path: Path) -> None:
+    assert keep("any", [b"rt_abcdefgh_" + b"s" * 43, b"rt_abcdefgh_"], lambda _: "", tmp_path) == 1
+    assert kept("any", tmp_path) == (b"rt_abcdefgh_",)
+
+
 @pytest.mark.parametrize("name", ["bearer-header", "continue-tokens", "csr", "csr-content"])
 def test_what_is_right_gets_through(name: str) -> None:
     target = BY_NAME[name]

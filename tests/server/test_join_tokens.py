@@ -18,7 +18,7 @@ from rayched.pki.signing_requests import signing_request
 from rayched.v1.access_pb2 import IssueTokenResponse, SignCertificateResponse, SignedCertificate
 from tests.pki.made import CLIENT, TRUST_DOMAIN, Pair, a_pair
 from tests.server.serving import until
-from tests.server.token_world import REFUSED, Code, TokenWorld, granted, is_refused, refused, token_world, uri
+from tests.server.token_world import REFUSED, Code, TokenWorld, code_of, granted, is_refused, refused, token_world, uri
 
 pytestmark = pytest.mark.cluster
 
@@ -156,7 +156,7 @@ def test_a_join_token_goes_with_its_makers_role_and_by_revocation(token_world: T
     of_ada, revoked = token_world.issue("ada", NODE), joining(token_world)
     admin.revoke_grant(ada.id)
     client = token_world.shown(of_ada.secret)
-    until(lambda: refused(lambda: certified(client)).code is Code.PERMISSION_DENIED)
+    until(lambda: code_of(lambda: certified(client)) is Code.PERMISSION_DENIED)
     admin.revoke_token(revoked.token.id, NODE)
     other = token_world.shown(revoked.secret)
     assert refused(lambda: certified(other)).code is Code.UNAUTHENTICATED

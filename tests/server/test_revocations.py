@@ -11,7 +11,7 @@ from rayched.pki.certificates import serial_text
 from rayched.v1.access_pb2 import Revocation
 from tests.pki.made import CLIENT, TRUST_DOMAIN, a_pair
 from tests.server.serving import until
-from tests.server.token_world import Code, TokenWorld, granted, refused, served, token_world, uri
+from tests.server.token_world import Code, TokenWorld, code_of, granted, refused, served, token_world, uri
 
 pytestmark = pytest.mark.cluster
 
@@ -98,7 +98,7 @@ def test_who_may_refuse_whom(token_world: TokenWorld) -> None:
     assert refused(lambda: alice.revoke_certificate(identity=uri("ada"))).code is Code.PERMISSION_DENIED
     assert refused(alice.revocations).code is Code.PERMISSION_DENIED
     admin.revoke_certificate(identity=uri("ada"))
-    until(lambda: refused(ada.who_am_i).code is Code.UNAUTHENTICATED)
+    until(lambda: code_of(ada.who_am_i) is Code.UNAUTHENTICATED)
     assert refused(lambda: admin.readmit(identity=uri("carol"))).code is Code.NOT_FOUND
     assert granted("ada", "admin").id in {one.id for one in admin.grants()}, "what she had she has when she comes back"
 

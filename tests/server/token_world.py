@@ -163,6 +163,15 @@ def refused(work: Callable[[], Any]) -> ApiError:
     return raised.value
 
 
+def code_of(work: Callable[[], Any]) -> grpc.StatusCode | None:
+    """What a call is refused with; None: it is not, yet."""
+    try:
+        work()
+    except ApiError as error:
+        return error.code
+    return None
+
+
 def is_refused(client: Client) -> None:
     failure = refused(client.who_am_i)
     assert (failure.code, failure.message) == (Code.UNAUTHENTICATED, REFUSED)
