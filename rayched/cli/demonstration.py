@@ -53,7 +53,7 @@ In another terminal:
   {kubeconfig}
   kubectl --kubeconfig rayched.kubeconfig get pods
   rayched delete pods -l app=batch
-  {kill} # the leader's process, and its gateway
+  {kill} # the leader, and its gateway
 """
 
 

@@ -121,7 +121,10 @@ class ExplanationPage:
         reasons = [reasons for _, _, reasons in sorted(groups, key=lambda key: -groups[key])]
         yield from _with_reasons([f"{_INDENT}REJECTED BY", "NODES", "PREEMPTION"], rows, reasons)
         if any(len(verdict.rejections) > 1 for verdict in self._rejected):
-            yield from _wrapped("A node that several plugins reject is counted at each of them.", _INDENT)
+            yield from _wrapped(
+                "A node that several plugins reject is counted at each of them, and when it was placed at the first alone.",
+                _INDENT,
+            )
 
     def _rejections_by_node(self) -> Iterator[str]:
         rows, reasons = [], []

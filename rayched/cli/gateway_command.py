@@ -135,7 +135,7 @@ def kubeconfig(
         note(f"warning: no gateway listens at {', '.join(urls)} now")
     elif len(urls) > 1:
         other = context_name((current + 1) % len(urls))
-        note(f"kubectl asks one gateway; when its replica is lost: kubectl --kubeconfig {output} config use-context {other}")
+        note(f"kubectl asks one replica; when that is lost: kubectl --kubeconfig {output} config use-context {other}")
 
 
 def _first_that_listens(urls: list[str]) -> int | None:

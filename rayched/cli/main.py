@@ -128,7 +128,8 @@ def main() -> None:
     logging.basicConfig(level=logging.WARNING, handlers=[handler])
     try:
         code = app(prog_name="rayched", standalone_mode=False)
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, typer.Abort):
+        # The second one where a question was asked.
         raise SystemExit(130) from None
     except BrokenPipeError:
         # Whoever read our output has seen enough; nothing may be written at exit either.
@@ -142,7 +143,10 @@ def main() -> None:
         if os.environ.get("RAYCHED_TRACEBACK"):
             raise
         if isinstance(error, ImportError) and (package := missing_package(error)):
-            note(f"error: this needs rayched's server packages, and {package} is not installed: pip install 'rayched[server]'")
+            note(
+                f"error: this needs rayched's server packages, and {package} is not installed; install rayched with its extra "
+                "`server`: in a copy of its repository, pip install '.[server]'"
+            )
             raise SystemExit(1) from None
         note(f"error: {type(error).__name__}: {' '.join(str(error).split())} (RAYCHED_TRACEBACK=1 shows where)")
         raise SystemExit(1) from None

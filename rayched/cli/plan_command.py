@@ -202,7 +202,10 @@ def _print(found: WhatIfPlan, start: Start) -> None:
     if found.uncontrolled:
         named = ", ".join(found.uncontrolled[:_NAMED_MAX])
         more = len(found.uncontrolled) - _NAMED_MAX
-        out(shown(f"\nNo controller makes these anew; a drain deletes them: {named}{f' and {more} more' if more > 0 else ''}"))
+        out("")
+        rest = f" and {more} more" if more > 0 else ""
+        out(shown(f"The drain would delete for good, as no controller makes them anew: {named}{rest}"))
+        out("What stands above of them would hold if you made them anew.")
     at = f" at revision {start.revision}" if start.revision else ""
     evicted = len(found.preemptions)
     out(

@@ -47,10 +47,11 @@ POLLS_A_LIST = 30
 LIMIT = 500
 GONE = "<gone>"
 _NONE = "<none>"
-_HEADINGS = ["POSITION", "NAMESPACE", "NAME", "QUEUE", "PRIORITY", "ATTEMPTS", "BACKOFF", "HELD BY"]
+_HEADINGS = ["NAMESPACE", "NAME", "QUEUE", "PRIORITY", "ATTEMPTS", "HELD BY"]
+"""Within 80 columns; the order of the rows is that of the queue."""
 _START_HEADING = "STARTS BY"
 _UNKNOWN = "<unknown>"
-_WIDE_HEADINGS = ["SINCE", "RETRIED IN", "NOMINATED NODE", "RETRIED WHEN"]
+_WIDE_HEADINGS = ["POSITION", "BACKOFF", "SINCE", "RETRIED IN", "NOMINATED NODE", "RETRIED WHEN"]
 
 
 class QueueFilter(enum.StrEnum):
@@ -267,18 +268,18 @@ def _state(pod: PendingPod) -> tuple[Any, ...]:
 
 def _row(pod: PendingPod, *, wide: bool = False) -> list[str]:
     row = [
-        str(pod.position or "-"),
         pod.namespace,
         f"{pod.name} ({counted(pod.members, 'member')})" if pod.members else pod.name,
         pod.queue,
         str(pod.priority),
         str(pod.attempts),
-        f"{pod.backoff_left_seconds:.0f}s" if pod.backoff_left_seconds else "-",
         ",".join(pod.held_by) or _NONE,
     ]
     if wide:
+        backoff = f"{pod.backoff_left_seconds:.0f}s" if pod.backoff_left_seconds else "-"
         tried = f"{pod.tried_in_seconds:.0f}s" if pod.HasField("tried_in_seconds") else "-"
-        row += [f"{pod.since_seconds:.0f}s", tried, pod.nominated_node_name or _NONE, in_words(pod.would_wake) or _NONE]
+        row += [str(pod.position or "-"), backoff, f"{pod.since_seconds:.0f}s", tried, pod.nominated_node_name or _NONE]
+        row.append(in_words(pod.would_wake) or _NONE)
     return row
 
 

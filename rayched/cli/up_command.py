@@ -146,9 +146,10 @@ def _serve(cluster: LocalCluster, pki: LocalPki | None, start_seconds_max: float
         note(f"starting {counted(len(cluster.addresses), 'replica')}, data and logs in {cluster.directory}")
         wait_until_up(cluster, client, start_seconds_max, note)
         _tell_context(cluster, pki)
-        out(f"rayched is up at {','.join(cluster.addresses)}, etcd at {','.join(cluster.etcd_endpoints)}")
+        out(f"rayched is up at {','.join(cluster.addresses)}")
+        note(f"etcd is at {','.join(cluster.etcd_endpoints)}")
         if cluster.gateways:
-            note(f"kubectl works with it, at {','.join(cluster.gateways)}: {kubeconfig_command(cluster)}")
+            note(f"kubectl works with it: {kubeconfig_command(cluster)}")
             note(f"the page is at {page_address(cluster)}: {ui_command(cluster)} opens it")
         if cluster.etcd is not None and (warning := cluster.etcd.binary.warning()):
             note(f"warning: {warning}")

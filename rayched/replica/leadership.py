@@ -43,7 +43,10 @@ _RELEASE_SECONDS_MAX: Final = 2.0
 _CEASE_SECONDS_MAX: Final = 30.0
 """An elector that cannot release ends by itself before that, whatever the profile."""
 _SETTLE_SECONDS: Final = 0.05
-"""Record and epoch change in one transaction, but are seen one after the other; between two looks for the second one."""
+"""Record and epoch change in one transaction, but are seen one after the other; between two looks for the second one. What is
+seen of them may be older, too, than what this replica has just written itself."""
+_SETTLE_LOOKS_MAX: Final = 20
+"""After so many it is told that nobody leads."""
 
 
 log = logging.getLogger("rayched.replica")
@@ -253,11 +256,14 @@ class Leadership:
         )
 
     async def changes(self) -> AsyncIterator[Leader | None]:
+        looks = 0
         while True:
             changed = self._changed
             leader = self.leader()
-            yield leader
-            unsettled = leader is None and self._seen()[0] is not None
+            unsettled = leader is None and (self.leads or self._seen()[0] is not None)
+            looks = looks + 1 if unsettled else 0
+            if not 0 < looks <= _SETTLE_LOOKS_MAX:
+                yield leader
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_SETTLE_SECONDS if unsettled else None):
                     await changed.wait()

@@ -63,7 +63,8 @@ def test_a_client_has_every_command_and_says_what_is_missing(client_alone: Insta
         assert done.stdout.startswith(f"Usage: rayched {name} "), name
     refused = client_alone.run(client_alone.command, "up", where=tmp_path, code=1)
     assert refused.stderr.splitlines() == [
-        "error: this needs rayched's server packages, and etcd3 is not installed: pip install 'rayched[server]'"
+        "error: this needs rayched's server packages, and etcd3 is not installed; install rayched with its extra `server`: "
+        "in a copy of its repository, pip install '.[server]'"
     ]
     nobody = client_alone.run(client_alone.command, "get", "pods", "-s", f"127.0.0.1:{free_port()}", where=tmp_path, code=1)
     assert nobody.stderr.startswith("error: no rayched answers at ")

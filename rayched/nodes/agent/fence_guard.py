@@ -78,11 +78,11 @@ class FenceGuard:
         while not self._stopped.is_set():
             self._timer.wait()
             now = self._clock()
+            # The lock is held while pods are killed, so that nothing of a pod is after it was forgotten.
             with self._lock:
                 due = [(uid, one.shim) for uid, one in self._pods.items() if one.at <= now]
-            for uid, shim in due:
-                self._kill(uid, shim)
-            with self._lock:
+                for uid, shim in due:
+                    self._kill(uid, shim)
                 times = [one.at for one in self._pods.values() if one.at > now]
                 if due:
                     # What was killed may have begun something before it died.

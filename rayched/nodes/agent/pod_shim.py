@@ -236,9 +236,14 @@ class PodShim:
     def _look(self) -> None:
         self._context.workers.submit(f"connection to the shim of pod {self._directory.uid}", self._reached_if_alive, self._looked)
 
-    def _reached_if_alive(self) -> tuple[ShimLink, Answer] | None:
-        """In a worker. None: it is gone. Raises ShimFault where it lives and does not answer."""
-        return self._reached() if self._directory.shim_lives() else None
+    def _reached_if_alive(self) -> tuple[ShimLink, Answer] | ShimFault | None:
+        """In a worker. None: it is gone. The fault where it lives and does not answer, as one does that is about to end."""
+        if not self._directory.shim_lives():
+            return None
+        try:
+            return self._reached()
+        except ShimFault as fault:
+            return fault
 
     def _looked(self, found: tuple[ShimLink, Answer] | Exception | None) -> None:
         if isinstance(found, tuple):
