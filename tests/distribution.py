@@ -10,6 +10,7 @@ the others wait, and is in nobody's way else. What is left of these files when t
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 from collections.abc import Iterable
@@ -170,7 +171,9 @@ class _Units(LoadScopeScheduling):
         # Where all that was chosen does not compute, the process that would is one like the others.
         unit = self._next_unit(node) or next(iter(self.workqueue))
         self.workqueue.move_to_end(unit, last=False)
-        super()._assign_work_unit(node)
+        # One that has just died takes nothing: it has the unit until its death is told, and then others get it.
+        with contextlib.suppress(OSError):
+            super()._assign_work_unit(node)
 
     def _next_unit(self, node: WorkerController) -> str | None:
         return next_unit(self.workqueue, computing=node.gateway.id == computing_process(self.numnodes))
