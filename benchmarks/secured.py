@@ -30,13 +30,24 @@ _RATE = "1000000"
 _UNBOUNDED = ("--write-rate", _RATE, "--read-rate", _RATE, "--watch-rate", _RATE, "--store-bytes", str(1 << 30))
 
 
-def judged(pairs: Sequence[tuple[Measured, Measured]]) -> list[str]:
-    """The demands that are missed. Of each pair the first one is without."""
+Pair = tuple[Measured, Measured]
+"""The first one is without."""
+
+
+def medians(pairs: Sequence[Pair]) -> tuple[float, float]:
+    """What part of the rate is left, and how many ms longer single pods take."""
+    return (
+        median(plain.seconds / secured.seconds for plain, secured in pairs),
+        median(secured.latency_ms_p50 - plain.latency_ms_p50 for plain, secured in pairs),
+    )
+
+
+def judged(pairs: Sequence[Pair]) -> list[str]:
+    """The demands that are missed."""
     wrong = []
-    ratio = median(plain.seconds / secured.seconds for plain, secured in pairs)
+    ratio, longer = medians(pairs)
     if ratio < RATE_MIN:
         wrong.append(f"certificates and audit leave {ratio:.2f} of the rate, demanded are {RATE_MIN}")
-    longer = median(secured.latency_ms_p50 - plain.latency_ms_p50 for plain, secured in pairs)
     if longer > LONGER_MS_MAX:
         wrong.append(
             f"certificates and audit make single pods {longer:.2f} ms longer in the median, allowed is {LONGER_MS_MAX} ms"
@@ -44,14 +55,13 @@ def judged(pairs: Sequence[tuple[Measured, Measured]]) -> list[str]:
     return wrong
 
 
-def rows(pairs: Sequence[tuple[Measured, Measured]], pods: int) -> list[tuple[str, str]]:
+def rows(pairs: Sequence[Pair], pods: int) -> list[tuple[str, str]]:
     """What is printed of the pairs, and of their medians."""
     found = []
     for number, (plain, secured) in enumerate(pairs, 1):
         rates = f"{pods / plain.seconds:,.0f} and {pods / secured.seconds:,.0f} pods/s, {plain.seconds / secured.seconds:.2f}"
         found.append((f"pair {number}", f"{rates}; single pods {plain.latency_ms_p50:.2f} and {secured.latency_ms_p50:.2f} ms"))
-    ratio = median(plain.seconds / secured.seconds for plain, secured in pairs)
-    longer = median(secured.latency_ms_p50 - plain.latency_ms_p50 for plain, secured in pairs)
+    ratio, longer = medians(pairs)
     return [*found, ("median", f"{ratio:.2f} of the rate, single pods {longer:+.2f} ms")]
 
 

@@ -18,11 +18,11 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from rayched.pki.errors import PkiError
 
-_UNREADABLE: Final = (
+UNREADABLE: Final = (
     *(ValueError, UnsupportedAlgorithm),
     *(x509.InvalidVersion, x509.DuplicateExtension, x509.UnsupportedGeneralNameType),
 )
-"""What cryptography raises for bytes that are no certificate, and for extensions that are none."""
+"""What cryptography raises for bytes that are no certificate, nor a request for one, and for extensions that are none."""
 _KEY_ID_BYTES: Final = 8
 MADE_WITH: Final = "rayched-token:"
 """Before the id of a token, in the serial number of a certificate's subject; what others write there means nothing."""
@@ -67,7 +67,7 @@ def facts_of(certificate: x509.Certificate) -> CertificateFacts:
         constraints = _extension(extensions, x509.BasicConstraints)
         key_id = key_id_of(certificate.public_key())
         token_id = _token_id(certificate.subject)
-    except _UNREADABLE as error:
+    except UNREADABLE as error:
         raise PkiError(f"a certificate whose extensions cannot be read ({error})") from error
     return CertificateFacts(
         serial=certificate.serial_number,
@@ -92,7 +92,7 @@ def hosts_of(certificate: x509.Certificate) -> frozenset[str]:
     """Names, in lower case, and addresses where its holder may be dialled. Raises PkiError where an extension cannot be read."""
     try:
         names = _extension(certificate.extensions, x509.SubjectAlternativeName)
-    except _UNREADABLE as error:
+    except UNREADABLE as error:
         raise PkiError(f"a certificate whose extensions cannot be read ({error})") from error
     return frozenset(_hosts_in(names))
 
@@ -108,7 +108,7 @@ def read_certificates(pem: bytes, what: str) -> list[x509.Certificate]:
     """All certificates of a text in PEM, at least one. `what` names it in the error. Raises PkiError."""
     try:
         return x509.load_pem_x509_certificates(pem)
-    except _UNREADABLE as error:
+    except UNREADABLE as error:
         raise PkiError(f"{what}: holds no certificates in PEM ({_short(error)})") from error
 
 

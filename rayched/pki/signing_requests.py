@@ -8,11 +8,11 @@ from __future__ import annotations
 from typing import Final
 
 from cryptography import x509
-from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding
 
+from rayched.pki.certificates import UNREADABLE
 from rayched.pki.errors import PkiError
 
 _BYTES_MAX: Final = 8192
@@ -33,7 +33,7 @@ def requested_key(request: bytes, what: str) -> ec.EllipticCurvePublicKey:
     try:
         found = x509.load_pem_x509_csr(request)
         key, is_signed = found.public_key(), found.is_signature_valid
-    except (ValueError, TypeError, UnsupportedAlgorithm, x509.InvalidVersion) as error:
+    except (*UNREADABLE, TypeError) as error:
         # Some repeat the whole request, or a line of it.
         said = " ".join(str(error).split())[:_SAID_CHARACTERS_MAX]
         raise PkiError(f"{what}: is no request for a certificate in PEM ({said})") from error
