@@ -75,7 +75,7 @@ audit: $(STAMP) ## what the tree and its locks could be blamed for: make audit [
 fuzz: $(STAMP) ## random requests by all roles to a real replica: make fuzz [REQUESTS=1000000] [SEED=1]
 	@$(BIN)/python -m tests.fuzz.run --requests $(or $(REQUESTS),1000000) --seed $(or $(SEED),1)
 
-fuzz-parsers: $(STAMP) ## the parsers of text from outside, a minute each: make fuzz-parsers [SECONDS=60] [SEED=1] [ARGS="--only yaml"]
+fuzz-parsers: $(STAMP) ## the parsers of text from outside, a minute of CPU each: make fuzz-parsers [SECONDS=60] [SEED=1] [ARGS="--only yaml"]
 	@$(BIN)/python -m tests.fuzz.run_parsers --seconds $(or $(SECONDS),60) --seed $(or $(SEED),1) $(ARGS)
 
 fuzz-gateway: $(STAMP) ## random requests to a real gateway: make fuzz-gateway [MINUTES=60] [SEED=1]
