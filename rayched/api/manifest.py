@@ -136,14 +136,16 @@ def _items(found: Any, source: str, errors: list[FieldError]) -> Iterator[Docume
     if not isinstance(found, dict):
         errors.append(FieldError("", f"{source}: must be an object, not {shown(found)}"))
         return
-    if found.get("kind") not in _LISTS:
+    kind = found.get("kind")
+    # Of a client: it may be anything, also what no set can be asked for.
+    if not isinstance(kind, str) or kind not in _LISTS:
         yield found
         return
     items = found.get("items") or []
     if not isinstance(items, list):
         errors.append(FieldError("items", f"{source}: must be a list, not {shown(items)}"))
         return
-    kind = str(found["kind"]).removesuffix("List")
+    kind = kind.removesuffix("List")
     for position, item in enumerate(items):
         if not isinstance(item, dict):
             errors.append(FieldError(f"items[{position}]", f"{source}: must be an object, not {shown(item)}"))
@@ -157,7 +159,7 @@ def _kind_of(document: Document) -> kinds.Kind:
     name, version = document.get("kind"), document.get("apiVersion")
     kind = None
     if not isinstance(name, str) or not name:
-        errors.append(FieldError("kind", f"is required; allowed are {', '.join(one.name for one in kinds.KINDS)}"))
+        errors.append(FieldError("kind", f"{_lacking(name)}; allowed are {', '.join(one.name for one in kinds.KINDS)}"))
     else:
         try:
             kind = kinds.by_name(name)
@@ -165,13 +167,18 @@ def _kind_of(document: Document) -> kinds.Kind:
             errors.append(FieldError("kind", str(error)))
     if not isinstance(version, str) or not version:
         allowed = [kind.api_version] if kind is not None else sorted({one.api_version for one in kinds.KINDS})
-        errors.append(FieldError("apiVersion", f"is required; allowed is {one_of(allowed)}"))
+        errors.append(FieldError("apiVersion", f"{_lacking(version)}; allowed is {one_of(allowed)}"))
     elif kind is not None and version != kind.api_version:
         sentence = f"{quoted(version)} is not known for {kind.name}; allowed is {quoted(kind.api_version)}"
         errors.append(FieldError("apiVersion", sentence))
     if errors or kind is None:
         raise ManifestErrors(errors)
     return kind
+
+
+def _lacking(value: Any) -> str:
+    """What to say of a document that has this where a text has to be."""
+    return "is required" if value is None or value == "" else f"must be a string, not {shown(value)}"
 
 
 def _follows(path: str, known: tuple[str, ...]) -> bool:

@@ -90,6 +90,9 @@ def check_quantity(data: bytes) -> str:
     except QuantityError as error:
         return _refused(error)
     canonical = found.canonical()
+    if quantity.fault(text) is not None:
+        # No object may carry it: where it has as many digits as are read, its canonical text may have more.
+        return f"{found.format.name} refused"
     again = quantity.parse(canonical)
     assert again.canonical() == canonical, f"{text!r} is {canonical!r}, which is {again.canonical()!r}"
     assert len(canonical) <= quantity.MAX_LENGTH
