@@ -32,11 +32,11 @@ _POLL_SECONDS = 0.1
 
 @contextmanager
 def connected(
-    server: str | None, timeout_seconds: float = TIMEOUT_SECONDS, listens_seconds: float = LISTENS_SECONDS
+    server: str | None, timeout_seconds: float = TIMEOUT_SECONDS, listens_seconds: float | None = LISTENS_SECONDS
 ) -> Iterator[Client]:
     """A client; whatever call fails inside ends the command with one line for each defect.
 
-    `listens_seconds` is how long there may be nobody at all at the addresses given.
+    `listens_seconds` is how long there may be nobody at all at the addresses given; None: perhaps nobody is asked anything.
     """
     try:
         chosen = choose(server, chosen_context())
@@ -44,7 +44,8 @@ def connected(
     except ValueError as error:
         wrong(str(error))
     with client:
-        _until_somebody_listens(client.endpoints, listens_seconds)
+        if listens_seconds is not None:
+            _until_somebody_listens(client.endpoints, listens_seconds)
         try:
             yield client
         except ApiError as error:
@@ -104,6 +105,10 @@ def acting(server: str | None) -> Iterator[tuple[Client, ObjectFailures]]:
     with connected(server) as client:
         yield client, failures
     failures.end()
+
+
+def overwrite_hint(error: ApiError) -> str:
+    return "--overwrite replaces it" if "overwrite is not set" in error.message else ""
 
 
 def _tls_fault(endpoints: Sequence[str], files: CallerFiles | None) -> str:

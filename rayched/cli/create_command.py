@@ -9,7 +9,7 @@ import typer
 
 from rayched.api import kinds
 from rayched.api.kinds import AnyObject
-from rayched.cli.connection import ObjectFailures, connected
+from rayched.cli.connection import LISTENS_SECONDS, ObjectFailures, connected
 from rayched.cli.manifests import judged_here, named_manifests, namespace_hint
 from rayched.cli.options import DryRunBy, DryRunOption, Files, Kustomize, Namespace, Recursive, Server
 from rayched.cli.output_formats import OutputOption, output_format
@@ -52,21 +52,22 @@ def create(
         results = named_manifests(filename, kustomize, recursive=recursive, namespace=namespace)
         made = [(result.object, result.source) for result in results]
     failures = ObjectFailures()
-    created: list[AnyObject] = []
-    with connected(server) as client:
+    printed: list[AnyObject] = []
+    with connected(server, listens_seconds=None if dry_run is DryRunBy.client else LISTENS_SECONDS) as client:
         for item, source in made:
             with failures.told(_hint, source):
-                found = _created(client, item, dry_run)
+                found = created(client, item, dry_run)
                 if output:
-                    created.append(found)
+                    printed.append(found)
                 else:
                     out(f"{label_of(kinds.of_message(found), _name(found))} created{dry_run.suffix}")
-    if created:
-        form.print(created, one=len(made) == 1)
+    if printed:
+        form.print(printed, one=len(made) == 1)
     failures.end()
 
 
-def _created(client: Client, item: Object, dry_run: DryRunBy) -> AnyObject:
+def created(client: Client, item: Object, dry_run: DryRunBy) -> AnyObject:
+    """As it is in the store, or would be. Raises ApiError."""
     if dry_run is DryRunBy.client:
         judged_here(item)
         return kinds.unwrap(item)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from typing import Annotated
 
 import grpc
@@ -11,7 +10,7 @@ import typer
 
 from rayched.api import kinds
 from rayched.cli.connection import ObjectFailures, connected
-from rayched.cli.manifests import named_manifests
+from rayched.cli.manifests import objects_of
 from rayched.cli.options import (
     AllNamespaces,
     DryRunBy,
@@ -33,6 +32,7 @@ from rayched.client.errors import ApiError
 from rayched.v1.services_pb2 import DeleteResponse
 
 _WAIT_SECONDS = 0.1
+_CASCADE = "background"
 
 
 def delete(
@@ -54,6 +54,9 @@ def delete(
     ignore_not_found: IgnoreNotFound = False,
     force: Annotated[bool, typer.Option("--force", help="As --grace-period 0.")] = False,
     now: Annotated[bool, typer.Option("--now", help="As --grace-period 1.")] = False,
+    cascade: Annotated[
+        str, typer.Option("--cascade", metavar=_CASCADE, help="What an object owns goes after it; there is no other way.")
+    ] = _CASCADE,
     dry_run: DryRunOption = DryRunBy.none,
 ) -> None:
     """Delete objects by name, selector or manifest.
@@ -70,10 +73,12 @@ def delete(
         wrong("-f and -k cannot be combined with a selector, --all or --all-namespaces")
     if dry_run is DryRunBy.server:
         wrong("--dry-run=server: the server judges no deletion beforehand; --dry-run=client looks whether the objects are there")
+    if cascade not in (_CASCADE, "true"):
+        wrong(f"--cascade {cascade!r}: want {_CASCADE}: what an object owns goes after it; with spec.replicas 0 it goes before")
     if now and grace_period >= 0:
         wrong("--now and --grace-period: only one of them is possible")
     grace_period = 1 if now else 0 if force and grace_period < 0 else grace_period
-    named = [] if words else list(_of_manifests(filename, kustomize, namespace, recursive))
+    named = [] if words else list(objects_of(filename, kustomize, namespace, recursive))
     failures = ObjectFailures()
     deadline = time.monotonic() + seconds_of("--timeout", timeout)
     with connected(server) as client:
@@ -93,12 +98,6 @@ def delete(
                 if wait and uid:
                     _wait_until_gone(client, target, uid, deadline)
     failures.end()
-
-
-def _of_manifests(filename: list[str] | None, kustomize: str, namespace: str, recursive: bool) -> Iterator[NamedObject]:
-    for result in named_manifests(filename, kustomize, recursive=recursive, namespace=namespace, warnings=False):
-        kind, metadata = kinds.of(result.object), kinds.unwrap(result.object).metadata
-        yield NamedObject(kind, metadata.namespace or DEFAULT_NAMESPACE if kind.namespaced else "", metadata.name)
 
 
 def _holders_last(named: list[NamedObject]) -> tuple[list[NamedObject], list[NamedObject]]:

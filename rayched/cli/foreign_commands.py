@@ -45,7 +45,6 @@ _OPTIONS: Final[dict[str, str]] = {
     "--allow-missing-template-keys": "what is missing is never an error, and shown as <no value>",
     "--as": "nobody acts in another's name; --context names another identity of your own, and `rayched can-i` asks for others",
     "--as-group": "nobody acts in another's name; groups are not known here",
-    "--cascade": "what an object owns goes after it; with spec.replicas 0 it goes before",
     "--certificate-authority": _OF_CONTEXTS,
     "--chunk-size": "lists come in parts by themselves",
     "--client-certificate": _OF_CONTEXTS,

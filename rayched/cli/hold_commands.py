@@ -10,10 +10,9 @@ import typer
 from rayched.api.kinds import JOB, POD
 from rayched.cli.connection import acting, connected
 from rayched.cli.following import WEEK_SECONDS, code_of, follow_job, follow_pod
-from rayched.cli.node_commands import some
 from rayched.cli.options import All, Namespace, Selector, Server, Words, seconds_of
 from rayched.cli.printing import fail, out, wrong
-from rayched.cli.references import DEFAULT_NAMESPACE, NamedObject, references, targets
+from rayched.cli.references import DEFAULT_NAMESPACE, NamedObject, references, some, targets
 from rayched.client.client import Client
 from rayched.v1.core_pb2 import Pod
 from rayched.v1.services_pb2 import ApplyResponse

@@ -17,13 +17,14 @@ from rayched.api.manifest import ManifestErrors, ReadResult, TextError, read_tex
 from rayched.api.validation import validate
 from rayched.cli.options import NAMESPACE_VARIABLE
 from rayched.cli.printing import fail, fail_all, note, wrong
-from rayched.cli.references import label_of
+from rayched.cli.references import DEFAULT_NAMESPACE, NamedObject, label_of
 from rayched.cli.remote_files import fetched, is_url
 from rayched.client.errors import ApiError, Violation
 from rayched.v1.workloads_pb2 import Object
 
 _NO_NAMESPACE = re.compile(r"namespace (\S+) does not exist")
 _SUFFIXES = (".yaml", ".yml", ".json")
+_SOME_UID = "00000000-0000-4000-8000-000000000000"
 
 
 def read_manifests(names: list[str], *, recursive: bool = False, namespace: str = "", warnings: bool = True) -> list[ReadResult]:
@@ -54,6 +55,13 @@ def named_manifests(
     except KustomizeFault as fault:
         fail(str(fault))
     return _judged([(kustomize, text)], [], [kustomize], namespace, warnings)
+
+
+def objects_of(filename: Sequence[str] | None, kustomize: str, namespace: str, recursive: bool) -> Iterator[NamedObject]:
+    """What the manifests name, whatever else they say of it."""
+    for result in named_manifests(filename, kustomize, recursive=recursive, namespace=namespace, warnings=False):
+        kind, metadata = kinds.of(result.object), kinds.unwrap(result.object).metadata
+        yield NamedObject(kind, metadata.namespace or DEFAULT_NAMESPACE if kind.namespaced else "", metadata.name)
 
 
 def _judged(
@@ -150,6 +158,8 @@ def judged_here(item: Object) -> None:
     copy = Object()
     copy.CopyFrom(item)
     message = kinds.unwrap(copy)
+    # The server gives every object one, by which a Job selects its pods.
+    message.metadata.uid = message.metadata.uid or _SOME_UID
     default(message)
     faults = validate(message)
     if faults:

@@ -1,10 +1,10 @@
-"""cordon, uncordon, taint, label: kubectl's verbs of administration; and hollow-nodes."""
+"""cordon, uncordon, taint: kubectl's verbs of administration; and hollow-nodes."""
 
 from __future__ import annotations
 
 import re
 import signal
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -12,14 +12,12 @@ import typer
 
 from rayched.api import quantity
 from rayched.api.kinds import NODE
-from rayched.cli.connection import acting, connected
+from rayched.cli.connection import acting, connected, overwrite_hint
 from rayched.cli.dry_runs import cordon_edit, taint_edit, would_change
-from rayched.cli.options import All, DryRunBy, DryRunOption, ListPairs, Namespace, NodeNames, Overwrite, Selector, Server
-from rayched.cli.printing import counted, fail, note, nothing_found, out, progress, shown, wrong
-from rayched.cli.references import DEFAULT_NAMESPACE, NamedObject, Reference, kind_named, references, targets
+from rayched.cli.options import All, DryRunBy, DryRunOption, NodeNames, Overwrite, Selector, Server
+from rayched.cli.printing import counted, fail, note, out, progress, wrong
+from rayched.cli.references import Reference, kind_named, named_and_changes, some, targets
 from rayched.client.client import Client
-from rayched.client.edits import label_edit
-from rayched.client.errors import ApiError
 from rayched.nodes.hollow import HollowNodes
 from rayched.nodes.shapes import NodeShape, hollow_nodes
 from rayched.v1.core_pb2 import Taint
@@ -78,42 +76,6 @@ def taint(
                     changed = would_change(client, target, taint_edit(add, remove, overwrite), dry_run)
                 verb = ("modified" if add and remove else "tainted" if add else "untainted") if changed else "not changed"
                 out(f"{target} {verb}{dry_run.suffix}")
-
-
-def label(
-    words: Annotated[list[str], typer.Argument(metavar="OBJECT|LABEL", hidden=True)],
-    namespace: Namespace = DEFAULT_NAMESPACE,
-    server: Server = None,
-    overwrite: Overwrite = False,
-    selector: Selector = "",
-    every: All = False,
-    list_labels: ListPairs = False,
-    dry_run: DryRunOption = DryRunBy.none,
-) -> None:
-    """Set and remove labels of objects.
-
-    \b
-      rayched label node node-001 disktype=ssd
-      rayched label pods web-0 web-1 tier=db --overwrite
-      rayched label pods -l app=web tier-
-      rayched label pod web-0 --list
-    """
-    wanted, texts = named_and_changes(words)
-    add, remove = ({}, list[str]()) if list_labels and not texts else labels(texts)
-    with acting(server) as (client, failures):
-        if list_labels:
-            print_pairs(client, targets(client, wanted, namespace, selector, every), "labels")
-            if not texts:
-                return
-        for target in some(targets(client, wanted, namespace, selector, every)):
-            with failures.told(overwrite_hint):
-                if dry_run is DryRunBy.none:
-                    changed = client.label(
-                        target.kind, target.name, target.namespace, add=add, remove=remove, overwrite=overwrite
-                    ).changed
-                else:
-                    changed = would_change(client, target, label_edit(add, remove, overwrite), dry_run)
-                out(f"{target} {('labeled' if add else 'unlabeled') if changed else 'not labeled'}{dry_run.suffix}")
 
 
 def hollow(
@@ -228,36 +190,6 @@ def node_named(word: str, done: str) -> Reference:
     return Reference(NODE, name)
 
 
-def some(found: Iterable[NamedObject]) -> Iterator[NamedObject]:
-    """The targets, and a word where there are none."""
-    target = None
-    for target in found:
-        yield target
-    if target is None:
-        nothing_found("")
-
-
-def overwrite_hint(error: ApiError) -> str:
-    return "--overwrite replaces it" if "overwrite is not set" in error.message else ""
-
-
-def named_and_changes(words: Sequence[str]) -> tuple[list[Reference], list[str]]:
-    """`nodes a b key=value key-`, `node/a key-`: what comes before the first change names the objects."""
-    first = next((index for index, word in enumerate(words) if _is_change(word)), len(words))
-    names, changes = words[:first], list(words[first:])
-    if not names:
-        wrong(f"{words[0]!r} comes before any object; name one as TYPE NAME or TYPE/NAME")
-    for word in changes:
-        if not _is_change(word):
-            wrong(f"{word!r} is neither KEY=VALUE nor KEY-; objects are named first")
-    return references(names), changes
-
-
-def _is_change(word: str) -> bool:
-    """No name of an object has such a character, nor ends so."""
-    return "=" in word or ":" in word or word.endswith("-")
-
-
 def taints(texts: Sequence[str]) -> tuple[list[Taint], list[Taint]]:
     """The taints to set and those to remove."""
     add: list[Taint] = []
@@ -275,39 +207,6 @@ def taints(texts: Sequence[str]) -> tuple[list[Taint], list[Taint]]:
     if not texts:
         wrong(f"name at least one taint: {_A_TAINT}")
     return add, remove
-
-
-def labels(texts: Sequence[str], what: str = "label") -> tuple[dict[str, str], list[str]]:
-    """The labels, or annotations, to set and those to remove."""
-    add: dict[str, str] = {}
-    remove: list[str] = []
-    for text in texts:
-        key, equals, found = text.partition("=")
-        if equals and key:
-            if add.get(key, found) != found:
-                wrong(f"{text!r}: {what} {key} has another value on the same command line")
-            add[key] = found
-        elif not equals and len(text) > 1 and text.endswith("-"):
-            remove.append(text[:-1])
-        else:
-            wrong(f"{text!r} is neither KEY=VALUE nor KEY-")
-    for key in remove:
-        if key in add:
-            wrong(f"{what} {key} cannot be set and removed at once")
-    if not texts:
-        wrong(f"name at least one {what}: KEY=VALUE, or KEY- to remove it")
-    return add, remove
-
-
-def print_pairs(client: Client, found: Iterable[NamedObject], what: str) -> None:
-    """Labels or annotations of objects, as KEY=VALUE; where there are several objects each below its name."""
-    named = list(some(found))
-    for target in named:
-        if len(named) > 1:
-            out(f"Listing {what} for {target}:")
-        metadata = client.get(target.kind, target.name, target.namespace).metadata
-        for key, text in sorted(getattr(metadata, what).items()):
-            out(shown(f"{' ' if len(named) > 1 else ''}{key}={text}"))
 
 
 def _pairs(option: str, texts: list[str]) -> dict[str, str]:

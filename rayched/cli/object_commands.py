@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import time
 from typing import Annotated
 
@@ -50,13 +51,38 @@ def describe(
     failures.end()
 
 
+class ResourceOutput(enum.StrEnum):
+    """What `api-resources` prints of a kind."""
+
+    table = ""
+    name = "name"
+
+
 def api_resources(
+    output: Annotated[
+        ResourceOutput,
+        typer.Option("--output", "-o", metavar="name", help="Print names alone, with API groups."),
+    ] = ResourceOutput.table,
+    namespaced: Annotated[
+        bool | None,
+        typer.Option("--namespaced/--no-namespaced", help="Only kinds with, or without, a namespace.", show_default=False),
+    ] = None,
     no_headers: Annotated[bool, typer.Option("--no-headers", help="Do not print headings.")] = False,
 ) -> None:
-    """Show the kinds of objects that are served."""
+    """Show the kinds of objects that are served.
+
+    \b
+      rayched api-resources --namespaced=false
+      rayched api-resources -o name
+    """
+    found = [kind for kind in kinds.KINDS if namespaced in (None, kind.namespaced)]
+    if output is ResourceOutput.name:
+        for kind in sorted(found, key=lambda kind: kind.plural):
+            out(f"{kind.plural}.{kind.group}" if kind.group else kind.plural)
+        return
+    headings = ["NAME", "SHORTNAMES", "APIVERSION", "NAMESPACED", "KIND"]
     rows = [
         [kind.plural, ",".join(kind.short_names), kind.api_version, str(kind.namespaced).lower(), kind.name]
-        for kind in sorted(kinds.KINDS, key=lambda kind: kind.plural)
+        for kind in sorted(found, key=lambda kind: kind.plural)
     ]
-    headings = ["NAME", "SHORTNAMES", "APIVERSION", "NAMESPACED", "KIND"]
     printing.plain_table(headings, rows, show_headings=not no_headers)

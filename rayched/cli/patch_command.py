@@ -1,4 +1,4 @@
-"""annotate, patch and edit: changes of objects that are there, as kubectl makes them."""
+"""patch and edit: changes of objects that are there, as kubectl makes them."""
 
 from __future__ import annotations
 
@@ -19,12 +19,11 @@ from rayched.api.manifest import ManifestErrors, TextError, read_text, write_tex
 from rayched.api.yaml_text import load_all
 from rayched.cli.connection import acting, connected
 from rayched.cli.dry_runs import would_change
-from rayched.cli.node_commands import labels, named_and_changes, overwrite_hint, print_pairs, some
-from rayched.cli.options import All, DryRunBy, DryRunOption, ListPairs, Namespace, Overwrite, Selector, Server, Words
+from rayched.cli.options import DryRunBy, DryRunOption, Namespace, Server, Words
 from rayched.cli.printing import fail, note, out, wrong
 from rayched.cli.references import DEFAULT_NAMESPACE, NamedObject, Reference, references, targets
 from rayched.client.client import Client
-from rayched.client.edits import annotation_edit, patch_edit
+from rayched.client.edits import patch_edit
 from rayched.client.errors import ApiError
 from rayched.v1.services_pb2 import ApplyResponse
 
@@ -38,38 +37,6 @@ class PatchType(enum.StrEnum):
     strategic = "strategic"
     merge = "merge"
     json = "json"
-
-
-def annotate(
-    words: Annotated[list[str], typer.Argument(metavar="OBJECT|ANNOTATION", hidden=True)],
-    namespace: Namespace = DEFAULT_NAMESPACE,
-    server: Server = None,
-    overwrite: Overwrite = False,
-    selector: Selector = "",
-    every: All = False,
-    list_annotations: ListPairs = False,
-    dry_run: DryRunOption = DryRunBy.none,
-) -> None:
-    """Set and remove annotations of objects.
-
-    \b
-      rayched annotate pod web-0 note='do not move'
-      rayched annotate pods -l app=web note- --overwrite
-    """
-    wanted, texts = named_and_changes(words)
-    add, remove = ({}, list[str]()) if list_annotations and not texts else labels(texts, "annotation")
-    with acting(server) as (client, failures):
-        if list_annotations:
-            print_pairs(client, targets(client, wanted, namespace, selector, every), "annotations")
-            if not texts:
-                return
-        for target in some(targets(client, wanted, namespace, selector, every)):
-            with failures.told(overwrite_hint):
-                if dry_run is DryRunBy.none:
-                    client.annotate(target.kind, target.name, target.namespace, add=add, remove=remove, overwrite=overwrite)
-                else:
-                    would_change(client, target, annotation_edit(add, remove, overwrite), dry_run)
-                out(f"{target} annotated{dry_run.suffix}")
 
 
 def patch(

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from rayched.api import kinds
 from rayched.api.kinds import Kind, UnknownKind, by_word
-from rayched.cli.printing import fail, wrong
+from rayched.cli.printing import fail, nothing_found, wrong
 from rayched.client.client import Client
 
 DEFAULT_NAMESPACE = "default"
@@ -106,6 +106,37 @@ def targets(
         else:
             for item in client.list(reference.kind, namespace=namespace, label_selector=selector, field_selector=field_selector):
                 yield NamedObject(reference.kind, item.metadata.namespace, item.metadata.name, item.metadata.uid)
+
+
+def some(found: Iterable[NamedObject]) -> Iterator[NamedObject]:
+    """The targets, and a word where there are none."""
+    target = None
+    for target in found:
+        yield target
+    if target is None:
+        nothing_found("")
+
+
+def named_and_changes(words: Sequence[str], *, named_elsewhere: bool = False) -> tuple[list[Reference], list[str]]:
+    """`nodes a b key=value key-`, `node/a key-`: what comes before the first change names the objects.
+
+    `named_elsewhere`: manifests name them, so all words are changes.
+    """
+    first = next((index for index, word in enumerate(words) if _is_change(word)), len(words))
+    names, changes = words[:first], list(words[first:])
+    if names and named_elsewhere:
+        wrong(f"{names[0]!r}: objects are named either here or by -f")
+    if not names and not named_elsewhere:
+        wrong(f"{words[0]!r} comes before any object; name one as TYPE NAME or TYPE/NAME")
+    for word in changes:
+        if not _is_change(word):
+            wrong(f"{word!r} is neither KEY=VALUE nor KEY-; objects are named first")
+    return references(names) if names else [], changes
+
+
+def _is_change(word: str) -> bool:
+    """No name of an object has such a character, nor ends so."""
+    return "=" in word or ":" in word or word.endswith("-")
 
 
 def kind_named(word: str) -> Kind:

@@ -9,10 +9,12 @@ from typing import Annotated
 import grpc
 import typer
 
-from rayched.api.kinds import JOB, AnyObject, Kind, of_message
-from rayched.cli.connection import connected
+from rayched.api.kinds import JOB, AnyObject, Kind, of_message, wrap
+from rayched.cli.connection import LISTENS_SECONDS, connected
+from rayched.cli.create_command import created
 from rayched.cli.following import WEEK_SECONDS, code_of, follow_job, follow_pod
-from rayched.cli.options import NamespaceOfPod, Server, pairs_of, seconds_of
+from rayched.cli.options import DryRunBy, DryRunOption, NamespaceOfPod, Server, pairs_of, seconds_of
+from rayched.cli.output_formats import OutputOption, output_format
 from rayched.cli.printing import note, out, wrong
 from rayched.cli.references import DEFAULT_NAMESPACE, label_of
 from rayched.cli.verbosity import words_of
@@ -52,6 +54,8 @@ def run(
     detach: Annotated[bool, typer.Option("--detach", help="Return when it is made.")] = False,
     remove: Annotated[bool, typer.Option("--rm", help="Delete it when it has ended.")] = False,
     timeout: Annotated[str, typer.Option(metavar="DURATION", help="When to give up, as in 90s or 5m; 0s: never.")] = "0s",
+    output: OutputOption = "",
+    dry_run: DryRunOption = DryRunBy.none,
 ) -> None:
     """Run a command as pods, and end as it ends.
 
@@ -60,40 +64,57 @@ def run(
       rayched run build --requests cpu=2,memory=4Gi --rm -- make all
       rayched run three --count 9 --parallelism 3 -- printenv JOB_COMPLETION_INDEX
       rayched run web --restart Always --count 3 -- python3 -m http.server
+      rayched run web --dry-run=client -o yaml -- python3 -m http.server > web.yaml
 
     What one pod writes is printed as it comes, of several how many have ended. The exit code is the command's own, of several 0
     when all have succeeded; 1 when a pod could not run or was deleted, or when the time is over.
     """
+    seconds = seconds_of("--timeout", timeout) or WEEK_SECONDS
+    form = output_format(output)
+    is_left = detach or hold or restart == "Always" or dry_run is not DryRunBy.none
     if restart not in _RESTARTS:
         wrong(f"--restart {restart!r}: want one of {', '.join(_RESTARTS)}")
     if not command and not image:
         wrong("name what to run: rayched run NAME -- COMMAND")
-    if parallelism and not count:
-        wrong("--parallelism says how many of --count run at a time; name that too")
-    seconds = seconds_of("--timeout", timeout) or WEEK_SECONDS
-    is_left = detach or hold or restart == "Always"
-    if remove and is_left:
-        wrong("--rm deletes what has ended, so it cannot be combined with --detach, --hold or --restart Always")
+    _refuse_combined(parallelism > 0 and not count, remove and is_left, bool(output) and not is_left)
     pod = _pod(name, restart, image, command or (), env or (), pairs_of("--labels", labels), pairs_of("--requests", requests))
     item = _several(pod, namespace, count, parallelism, hold) if count else _single(pod, namespace, hold)
     kind = of_message(item)
-    with connected(server) as client:
-        uid = client.submit(item).uid
+    with connected(server, listens_seconds=None if dry_run is DryRunBy.client else LISTENS_SECONDS) as client:
+        made = created(client, wrap(item), dry_run)
         if is_left:
-            out(f"{label_of(kind, name)} created")
+            if output:
+                form.print([made], one=True)
+            else:
+                out(f"{label_of(kind, name)} created{dry_run.suffix}")
             return
-        deadline = time.monotonic() + seconds
-        follow = follow_job if kind is JOB else follow_pod
-        try:
-            ended = follow(client, name, namespace, uid, deadline)
-        except KeyboardInterrupt:
-            note(f"{kind.singular} {namespace}/{name} stays; delete it with: {_deletion(kind, name, namespace)}")
-            raise
+        ended = _followed(client, made, seconds)
         if remove:
-            _remove(client, kind, name, namespace, uid)
-    code = code_of(ended)
-    if code:
+            _remove(client, kind, name, namespace, made.metadata.uid)
+    if code := code_of(ended):
         raise SystemExit(code)
+
+
+def _followed(client: Client, made: AnyObject, seconds: float) -> Pod | Job:
+    """What was made, when it has ended."""
+    kind, metadata = of_message(made), made.metadata
+    deadline = time.monotonic() + seconds
+    follow = follow_job if kind is JOB else follow_pod
+    try:
+        return follow(client, metadata.name, metadata.namespace, metadata.uid, deadline)
+    except KeyboardInterrupt:
+        left = _deletion(kind, metadata.name, metadata.namespace)
+        note(f"{kind.singular} {metadata.namespace}/{metadata.name} stays; delete it with: {left}")
+        raise
+
+
+def _refuse_combined(parallelism_alone: bool, removes_what_is_left: bool, output_of_what_runs: bool) -> None:
+    if parallelism_alone:
+        wrong("--parallelism says how many of --count run at a time; name that too")
+    if removes_what_is_left:
+        wrong("--rm deletes what has ended, so it cannot be combined with --detach, --hold, --dry-run or --restart Always")
+    if output_of_what_runs:
+        wrong("--output shows what was made; name --detach or --dry-run as well, or else it shows what the command writes")
 
 
 def _pod(

@@ -16,10 +16,9 @@ from rayched.api.manifest import ManifestErrors
 from rayched.cli.connection import acting
 from rayched.cli.context_option import with_context_option
 from rayched.cli.dry_runs import would_change
-from rayched.cli.node_commands import named_and_changes, some
 from rayched.cli.options import All, DryRunBy, DryRunOption, Namespace, Selector, Server, Words, pairs_of
 from rayched.cli.printing import out, shown, wrong
-from rayched.cli.references import DEFAULT_NAMESPACE, NamedObject, Reference, references, targets
+from rayched.cli.references import DEFAULT_NAMESPACE, NamedObject, Reference, named_and_changes, references, some, targets
 from rayched.cli.short_options import KubectlCommand, KubectlGroup
 from rayched.client.client import Client
 from rayched.client.edits import patch_edit

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import yaml
 
 from rayched.api import kinds
 from tests.cli.cluster import Commands, a_pod_text, run_here
@@ -105,6 +106,38 @@ def test_dry_runs_change_nothing(rayched: Commands, web: str, cordoned: str) -> 
     assert rayched("delete", "pod", "web-0", "-n", web, "--dry-run=server").code == 2
     bad = rayched("apply", "-f", "-", "--dry-run=client", stdin=a_pod_text("Web_0", namespace=web))
     assert bad.code == 1 and "metadata.name: " in bad.errors[0]
+
+
+def test_what_is_only_judged_here_needs_no_cluster() -> None:
+    template = "{spec: {restartPolicy: Never, containers: [{name: c}]}}"
+    job = f"{{apiVersion: batch/v1, kind: Job, metadata: {{name: j}}, spec: {{template: {template}}}}}"
+    assert run_here(["create", "-f", "-", "--dry-run=client"], stdin=job).lines == ["job.batch/j created (dry run)"]
+    pod = run_here(["run", "web", "--requests", "cpu=1", "--dry-run=client", "-o", "yaml", "--", "sh", "-c", "true"])
+    assert pod.code == 0 and yaml.safe_load(pod.out)["spec"]["containers"] == [
+        {"name": "web", "command": ["sh", "-c", "true"], "resources": {"requests": {"cpu": "1"}}}
+    ]
+    several = run_here(["run", "web", "--count", "3", "--dry-run=client", "-o", "name", "--", "true"])
+    assert several.lines == ["job.batch/web"]
+    refused = run_here(["run", "Web", "--dry-run=client", "--", "true"])
+    assert refused.code == 1 and "metadata.name: " in refused.errors[0]
+    assert run_here(["run", "web", "-o", "yaml", "--", "true"]).code == 2
+
+
+def test_labels_and_annotations_of_what_manifests_name(rayched: Commands, namespace: str, name: str, tmp_path: Path) -> None:
+    file = tmp_path / "pods.yaml"
+    file.write_text("\n---\n".join(a_pod_text(f"{name}-{part}", namespace=namespace) for part in "ab"))
+    rayched.ok("create", "-f", str(file))
+    both = [f"pod/{name}-a", f"pod/{name}-b"]
+    assert rayched.ok("label", "-f", str(file), "tier=db") == [f"{one} labeled" for one in both]
+    assert rayched.ok("annotate", "-f", str(file), "note=x") == [f"{one} annotated" for one in both]
+    listed = rayched.ok("label", "-f", str(file), "--list")
+    assert listed == [line for one in both for line in (f"Listing labels for {one}:", " tier=db")]
+    assert rayched("label", "-f", str(file), "-l", "tier=db", "a=b").errors == [
+        "error: -f cannot be combined with a selector or --all"
+    ]
+    assert rayched("label", "-f", str(file), "pod", name, "a=b").code == rayched("label").code == 2
+    assert rayched("delete", "-f", str(file), "--cascade=orphan").code == 2
+    assert len(rayched.ok("delete", "-f", str(file), "--cascade=background", "--grace-period=0")) == 2
 
 
 def test_patches_of_all_three_types(rayched: Commands, web: str) -> None:

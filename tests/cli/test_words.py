@@ -8,8 +8,9 @@ import pytest
 
 from rayched.cli.command_words import all_commands
 from rayched.cli.foreign_commands import _ELSEWHERE, _OPTIONS
-from rayched.cli.node_commands import labels, named_and_changes, taints
-from rayched.cli.references import references
+from rayched.cli.label_commands import labels
+from rayched.cli.node_commands import taints
+from rayched.cli.references import named_and_changes, references
 from rayched.v1.core_pb2 import Taint
 from tests.cli.cluster import run_here
 
@@ -233,6 +234,9 @@ def test_the_kinds_are_listed_as_kubectl_lists_them() -> None:
     assert rows[0] == ["NAME", "SHORTNAMES", "APIVERSION", "NAMESPACED", "KIND"]
     assert ["pods", "po", "v1", "true", "Pod"] in rows and ["jobs", "batch/v1", "true", "Job"] in rows
     assert len(run_here(["api-resources", "--no-headers"]).lines) == len(rows) - 1
+    without = [row for row in rows[1:] if row[-2] == "false"]
+    assert [line.split() for line in run_here(["api-resources", "--namespaced=false", "--no-headers"]).lines] == without
+    assert "podgroups.scheduling.k8s.io" in run_here(["api-resources", "-o", "name"]).lines
 
 
 def test_without_a_command_all_of_them_are_listed_each_with_a_whole_sentence() -> None:
