@@ -10,7 +10,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from rayched.api.moments import moment_text
-from rayched.cli.cluster_options import ClusterOptions, with_cluster_options
+from rayched.cli.cluster_options import ClusterOptions
 from rayched.cli.connection import connected
 from rayched.cli.option_groups import with_option_groups
 from rayched.cli.options import Server
@@ -42,8 +42,7 @@ class LeaderOutput(enum.StrEnum):
     wide = "wide"
 
 
-@with_cluster_options
-@with_option_groups({"serving": ServingOptions, "beside": OwnGatewayOptions}, {})
+@with_option_groups({"serving": ServingOptions, "beside": OwnGatewayOptions, "shared": ClusterOptions})
 def replica(
     listen: Annotated[str, typer.Option(metavar="HOST:PORT", help="Address of the API.")] = f"127.0.0.1:{DEFAULT_PORT}",
     advertise_address: Annotated[

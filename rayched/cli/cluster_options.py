@@ -1,17 +1,14 @@
 """What every replica of a cluster is told: `replica` takes these options for itself, `up` for the replicas that it starts.
 
-A command that has them is written with a parameter `shared: ClusterOptions` and decorated; typer sees an option for each field.
+A command that has them is written with a parameter `shared: ClusterOptions` (option_groups.py).
 """
 
 from __future__ import annotations
 
-import functools
-import inspect
 import os
-from collections.abc import Callable
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated, Any, ClassVar
 
 import typer
 
@@ -126,6 +123,15 @@ LogLevel = Annotated[
 class ClusterOptions:
     """As they were given."""
 
+    HEADINGS: ClassVar = {
+        "etcd_endpoints": "etcd",
+        "election_profile": "Leader election",
+        "workers": "Scheduling",
+        "node_monitor_period": "Lost nodes and ended pods",
+        "connections_max": "Limits",
+        "data_dir": "Files and logs",
+    }
+
     etcd_endpoints: EtcdEndpoints = ""
     etcd_cafile: EtcdCa = ""
     etcd_certfile: EtcdCertificate = ""
@@ -133,7 +139,6 @@ class ClusterOptions:
     etcd_server_name: EtcdServerName = ""
     insecure_etcd: InsecureEtcd = False
     etcd_root: EtcdRoot = "/rayched"
-    data_dir: DataDir = None
     election_profile: Profile = "fast"
     takeover: Takeover = ""
     suspect_after: SuspectAfter = ""
@@ -164,6 +169,7 @@ class ClusterOptions:
     store_bytes: edge_options.StoreBytes = DEFAULTS.identity.store_bytes
     limit_loopback: edge_options.LimitLoopback = False
     http_names: edge_options.HttpNames = ""
+    data_dir: DataDir = None
     log_format: LogFormat = "text"
     log_level: LogLevel = "info"
 
@@ -255,22 +261,3 @@ class ClusterOptions:
 
     def _tolerations(self) -> DefaultTolerations:
         return DefaultTolerations(self.default_not_ready_toleration_seconds, self.default_unreachable_toleration_seconds)
-
-
-def with_cluster_options(command: Callable[..., None]) -> Callable[..., None]:
-    """The command with an option for each field in place of its parameter `shared`, after its own options."""
-    own = [one for one in inspect.signature(command, eval_str=True).parameters.values() if one.name != "shared"]
-    types = get_type_hints(ClusterOptions, include_extras=True)
-    shared = [
-        inspect.Parameter(one.name, inspect.Parameter.KEYWORD_ONLY, default=one.default, annotation=types[one.name])
-        for one in fields(ClusterOptions)
-    ]
-
-    @functools.wraps(command)
-    def run(**given: Any) -> None:
-        options = ClusterOptions(**{one.name: given.pop(one.name) for one in shared})
-        command(**given, shared=options)
-
-    run.__signature__ = inspect.Signature([*own, *shared])  # type: ignore[attr-defined]
-    run.__annotations__ = {one.name: one.annotation for one in (*own, *shared)}
-    return run

@@ -1,11 +1,16 @@
-"""Options in groups: a dataclass whose fields are options stands as one parameter of a command."""
+"""Options in groups: a dataclass whose fields are options stands as one parameter of a command.
+
+A group may have a `HEADINGS`: for a field, the heading in the help under which it and those behind it stand.
+"""
 
 from __future__ import annotations
 
+import copy
 import functools
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import MISSING, fields
+from types import MappingProxyType
 from typing import Annotated, Any, get_type_hints
 
 import typer
@@ -14,7 +19,7 @@ from rayched.cli.printing import wrong
 
 
 def with_option_groups(
-    groups: Mapping[str, type[Any]], refused: Mapping[str, str]
+    groups: Mapping[str, type[Any]], refused: Mapping[str, str] = MappingProxyType({})
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """`groups`: by the name of the parameter. `refused`: flags that end the command, with what stands in their place."""
 
@@ -37,17 +42,25 @@ def with_option_groups(
     return decorate
 
 
-def _parameters(group: type[Any]) -> list[inspect.Parameter]:
+def _parameters(group: type[Any]) -> Iterator[inspect.Parameter]:
     types = get_type_hints(group, include_extras=True)
-    return [
-        inspect.Parameter(
+    headings: Mapping[str, str] = getattr(group, "HEADINGS", {})
+    heading = ""
+    for one in fields(group):
+        heading = headings.get(one.name, heading)
+        yield inspect.Parameter(
             one.name,
             inspect.Parameter.KEYWORD_ONLY,
             default=None if one.default is MISSING else one.default,
-            annotation=types[one.name],
+            annotation=_under(heading, types[one.name]) if heading else types[one.name],
         )
-        for one in fields(group)
-    ]
+
+
+def _under(heading: str, annotation: Any) -> Any:
+    """The annotation of an option, which stands under this heading."""
+    option = copy.copy(annotation.__metadata__[0])
+    option.rich_help_panel = heading
+    return Annotated[annotation.__origin__, option]
 
 
 def _refused(flag: str) -> inspect.Parameter:

@@ -64,7 +64,7 @@ def run(
       rayched run build --requests cpu=2,memory=4Gi --rm -- make all
       rayched run three --count 9 --parallelism 3 -- printenv JOB_COMPLETION_INDEX
       rayched run web --restart Always --count 3 -- python3 -m http.server
-      rayched run web --dry-run=client -o yaml -- python3 -m http.server > web.yaml
+      rayched run web --dry-run=client -o yaml -- sleep 60 > web.yaml
 
     What one pod writes is printed as it comes, of several how many have ended. The exit code is the command's own, of several 0
     when all have succeeded; 1 when a pod could not run or was deleted, or when the time is over.

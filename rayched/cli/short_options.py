@@ -43,6 +43,17 @@ class KubectlCommand(TyperCommand):
                 error.message += f"; files are named with -f: -f {found[1]}"
             raise
 
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Under headings, where options have some: those without one come first."""
+        sections: dict[str, list[Any]] = {"Options": []}
+        for parameter in self.get_params(ctx):
+            record = parameter.get_help_record(ctx)
+            if record is not None:
+                sections.setdefault(getattr(parameter, "rich_help_panel", None) or "Options", []).append(record)
+        for heading, records in sections.items():
+            with formatter.section(heading):
+                formatter.write_dl(records)
+
     def _refuse_foreign(self, ctx: Any, words: Iterable[str]) -> None:
         own = {name for parameter in self.params for name in (*parameter.opts, *parameter.secondary_opts)}
         for word in words:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
-from rayched.cli.cluster_options import ClusterOptions, DataDir, with_cluster_options
+from rayched.cli.cluster_options import ClusterOptions, DataDir
 from rayched.cli.option_groups import with_option_groups
 from rayched.cli.options import seconds_of
 from rayched.cli.port_options import PortOptions
@@ -34,8 +34,7 @@ _POLL_SECONDS = 0.2
 _RENEW_LOOK_SECONDS = 3600.0
 
 
-@with_cluster_options
-@with_option_groups({"ports": PortOptions}, {})
+@with_option_groups({"ports": PortOptions, "shared": ClusterOptions})
 def up(
     replicas: Annotated[int, typer.Option(metavar="N", help="Number of replicas.", min=1, max=9)] = 3,
     timeout: Annotated[

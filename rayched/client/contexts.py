@@ -4,8 +4,8 @@
     $XDG_CONFIG_HOME/rayched/current                NAME of the one that is used where none is named
 
 Which one counts: the one that is named ($RAYCHED_CONTEXT, `--context`), by its name or by the path of its file; else, where
-servers are named, the one that lists all of them, the current one first; else the current one. Where there is none, or where
-`none` is named, calls go out without TLS.
+servers are named, the one that lists all of them, the current one first (one that lists some alone is an error); else the
+current one. Where there is none, or where `none` is named, calls go out without TLS.
 """
 
 from __future__ import annotations
@@ -194,12 +194,21 @@ def _current() -> ClientContext | None:
 
 
 def _listing(servers: tuple[str, ...]) -> ClientContext | None:
-    """The context that has all of these servers."""
+    """The context that has all of these servers. Raises ContextError where there is one for some of them alone."""
     current = current_context()
+    partly: ClientContext | None = None
     for name in sorted(context_names(), key=lambda one: (one != current, one)):
         found = read_context(name)
         if set(servers) <= set(found.servers):
             return found
+        if partly is None and set(servers) & set(found.servers):
+            partly = found
+    if partly is not None:
+        listed = ", ".join(one for one in servers if one in partly.servers)
+        others = ", ".join(one for one in servers if one not in partly.servers)
+        raise ContextError(
+            f"context {partly.name!r} lists {listed}, but not {others}: name the context for all of them, or {NO_CONTEXT!r}"
+        )
     return None
 
 

@@ -79,9 +79,25 @@ def test_servers_pick_the_context_that_lists_all_of_them(monkeypatch: pytest.Mon
     assert choose("10.0.0.1:7420").files == a.files
     assert choose("10.0.0.2:7420").files == b.files, "the current one first"
     assert choose("10.0.0.1:7420,10.0.0.2:7420").context == "a"
-    assert choose(["10.0.0.1:7420", "10.0.0.3:7420"]).files is None
+    assert choose(["10.0.0.8:7420", "10.0.0.9:7420"]).files is None
     monkeypatch.setenv("RAYCHED_SERVER", "10.0.0.1:7420")
     assert choose() == contexts.ChosenServers(("10.0.0.1:7420",), a.files, "a")
+
+
+@pytest.mark.parametrize(
+    ("servers", "told"),
+    [
+        ("10.0.0.2:7420,10.0.0.9:7420", r"context 'b' lists 10\.0\.0\.2:7420, but not 10\.0\.0\.9:7420: name the context"),
+        ("10.0.0.1:7420,10.0.0.3:7420", r"context 'b' lists 10\.0\.0\.3:7420, but not 10\.0\.0\.1:7420: name the context"),
+        ("10.0.0.9:7420,10.0.0.1:7420", r"context 'a' lists 10\.0\.0\.1:7420, but not 10\.0\.0\.9:7420: name the context"),
+    ],
+)
+def test_servers_of_which_a_context_lists_some_alone_leave_nothing_to_guess(servers: str, told: str) -> None:
+    written("a", A), written("b", B, current=True)
+    with pytest.raises(ContextError, match=told):
+        choose(servers)
+    assert choose(servers, context="a").context == "a"
+    assert choose(servers, context="none").files is None
 
 
 def test_whoever_says_that_there_is_no_tls_is_believed(monkeypatch: pytest.MonkeyPatch) -> None:
