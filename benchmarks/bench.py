@@ -21,7 +21,7 @@ from benchmarks.engine_depth import Differs, EngineRun
 from benchmarks.measured import line
 from benchmarks.memory_cluster import judge_of
 from benchmarks.workloads import Workload
-from rayched.cli.rehearsal import RehearsalFailed
+from rayched.cli.cluster.rehearsal import RehearsalFailed
 from rayched.client.errors import ApiError
 from rayched.configuration.profile_building import default_profile
 from rayched.plugins import in_tree

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from benchmarks.apps import Apps
 from rayched.cli import printing
-from rayched.cli.rehearsal import Rehearsal, RehearsalFailed, apply_all, scratch_directory
+from rayched.cli.cluster.rehearsal import Rehearsal, RehearsalFailed, apply_all, scratch_directory
 from rayched.client.errors import ApiError
 from rayched.nodes.shapes import NodeShape, hollow_nodes
 from rayched.v1.core_pb2 import Pod

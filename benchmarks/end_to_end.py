@@ -22,7 +22,7 @@ from benchmarks.measured import Measured, percentile
 from benchmarks.processes import cpu_seconds, peak_memory_bytes
 from benchmarks.workloads import Workload
 from rayched.api.kinds import AnyObject
-from rayched.cli.rehearsal import Rehearsal, RehearsalFailed, apply_all, scratch_directory
+from rayched.cli.cluster.rehearsal import Rehearsal, RehearsalFailed, apply_all, scratch_directory
 from rayched.client.client import Client
 from rayched.client.watch import StreamClosed, WatchStream
 from rayched.replica.cluster.local_pki import LocalPki

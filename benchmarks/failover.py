@@ -28,7 +28,7 @@ from pathlib import Path
 
 from benchmarks.load import SteadyLoad, small_pods, too_large_pods
 from rayched.cli import printing
-from rayched.cli.rehearsal import Kill, Rehearsal, RehearsalFailed, scratch_directory
+from rayched.cli.cluster.rehearsal import Kill, Rehearsal, RehearsalFailed, scratch_directory
 from rayched.client.client import Client
 from rayched.client.errors import ApiError
 from rayched.nodes.shapes import NodeShape, hollow_nodes

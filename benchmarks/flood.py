@@ -28,7 +28,7 @@ from pathlib import Path
 from benchmarks.flood_processes import Clients, Moment, Onlooker, Seen, Submitted
 from benchmarks.processes import wait_until_quiet
 from rayched.cli import printing
-from rayched.cli.rehearsal import Rehearsal, RehearsalFailed, Verdict, scratch_directory
+from rayched.cli.cluster.rehearsal import Rehearsal, RehearsalFailed, Verdict, scratch_directory
 from rayched.client.errors import ApiError
 from rayched.nodes.shapes import NodeShape, hollow_nodes
 from rayched.replica.ray.processes import descendants

@@ -35,7 +35,7 @@ from benchmarks.gateway_rig import BOUND_SECONDS_MAX, Rig, Settings, rig, wait_f
 from benchmarks.idle_processes import ProcessWatch, total
 from benchmarks.load import SteadyLoad, small_pods
 from rayched.cli import printing
-from rayched.cli.rehearsal import RehearsalFailed
+from rayched.cli.cluster.rehearsal import RehearsalFailed
 from rayched.client.client import Client
 from rayched.client.errors import ApiError
 from rayched.v1.core_pb2 import Namespace, Pod

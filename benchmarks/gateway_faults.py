@@ -16,7 +16,7 @@ from benchmarks.flood import PAUSE_SECONDS_MAX, longest_pause
 from benchmarks.gateway_rig import BOUND_SECONDS_MAX, Rig, Settings, rig, wait_for
 from benchmarks.load import SteadyLoad, small_pods
 from rayched.cli import printing
-from rayched.cli.rehearsal import RehearsalFailed
+from rayched.cli.cluster.rehearsal import RehearsalFailed
 from rayched.replica.ray.processes import alive
 
 _STARVED_BYTES = 32 << 20

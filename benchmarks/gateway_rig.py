@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from benchmarks.flood_processes import Onlooker
 from benchmarks.processes import peak_memory_bytes, wait_until_quiet
-from rayched.cli.rehearsal import Rehearsal, RehearsalFailed, scratch_directory
+from rayched.cli.cluster.rehearsal import Rehearsal, RehearsalFailed, scratch_directory
 from rayched.nodes.shapes import NodeShape, hollow_nodes
 from rayched.replica.cluster.free_ports import free_ports
 from rayched.replica.gateway_keeper import MEMORY_BYTES_MAX, GatewayKeeper, GatewayPlace

@@ -32,7 +32,7 @@ from benchmarks.hostile_pods import OWN, hostile_pods
 from benchmarks.load import SteadyLoad, small_pods
 from benchmarks.processes import wait_until_quiet
 from rayched.cli import printing
-from rayched.cli.rehearsal import Rehearsal, RehearsalFailed, scratch_directory
+from rayched.cli.cluster.rehearsal import Rehearsal, RehearsalFailed, scratch_directory
 from rayched.client.client import Client
 from rayched.client.errors import ApiError
 from rayched.nodes.shapes import NodeShape, hollow_nodes

@@ -29,7 +29,7 @@ from benchmarks.failover import Demand, percentile
 from benchmarks.hosts_plays import CLIENT, DOWNS, HOSTS, SEARCH_SECONDS, SPELLS, HostPause, HostsPlayed, NetworkSpell, played
 from benchmarks.network_namespaces import HostNetwork, NamespacesNotAllowed, NetworkFailed, made_network
 from rayched.cli import printing
-from rayched.cli.rehearsal import RehearsalFailed, scratch_directory
+from rayched.cli.cluster.rehearsal import RehearsalFailed, scratch_directory
 from rayched.client.errors import ApiError
 from rayched.replica.cluster.local_cluster import ReplicaFailed
 from rayched.replica.etcd.etcd_binary import EtcdServerError

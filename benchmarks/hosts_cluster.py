@@ -21,7 +21,7 @@ from leader.channel import SecureEndpoints, one_of, open_channel
 from leader.etcd_shim import rpc
 from leader.tls_channel import EtcdTls
 from rayched.access.identity import Identity, IdentityKind
-from rayched.cli.rehearsal import RehearsalFailed
+from rayched.cli.cluster.rehearsal import RehearsalFailed
 from rayched.pki.directory import PkiDirectory
 from rayched.pki.issuing import leaf_request
 from rayched.pki.tls_files import TlsFiles

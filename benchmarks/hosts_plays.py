@@ -19,7 +19,7 @@ from typing import Final
 from benchmarks.hosts_cluster import HostCluster, HostEtcd
 from benchmarks.load import SteadyLoad, small_pods
 from benchmarks.network_namespaces import HostNetwork
-from rayched.cli.rehearsal import Kill, Rehearsal, RehearsalFailed
+from rayched.cli.cluster.rehearsal import Kill, Rehearsal, RehearsalFailed
 from rayched.nodes.shapes import NodeShape, hollow_nodes
 from rayched.replica.cluster.local_start import wait_until_up
 

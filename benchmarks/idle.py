@@ -23,7 +23,7 @@ from typing import Final
 
 from benchmarks.idle_processes import ProcessWatch, Used, busy_seconds, total
 from rayched.cli import printing
-from rayched.cli.rehearsal import scratch_directory
+from rayched.cli.cluster.rehearsal import scratch_directory
 from rayched.client.errors import ApiError
 from rayched.pki.errors import PkiError
 from rayched.replica.cluster.free_ports import free_port

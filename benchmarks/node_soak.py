@@ -26,7 +26,7 @@ from benchmarks.processes import all_cpu_seconds
 from benchmarks.soak_samples import ProcessSample, process_sample, tree_samples
 from rayched.api.kinds import POD
 from rayched.cli import printing
-from rayched.cli.real_nodes import RealNodes
+from rayched.cli.nodes.real_nodes import RealNodes
 from rayched.v1.core_pb2 import Pod
 
 AGENTS: Final = 100

@@ -34,8 +34,8 @@ from typing import Final
 from rayched.api.kinds import JOB, NODE, POD
 from rayched.api.termination import FINAL_PHASES
 from rayched.cli import printing
-from rayched.cli.real_nodes import READY_SECONDS_MAX, RealNodes
-from rayched.cli.rehearsal import Rehearsal, RehearsalFailed, scratch_directory
+from rayched.cli.cluster.rehearsal import Rehearsal, RehearsalFailed, scratch_directory
+from rayched.cli.nodes.real_nodes import READY_SECONDS_MAX, RealNodes
 from rayched.client.client import Client
 from rayched.client.errors import ApiError
 from rayched.nodes.agent.shim.proc_table import command_of

@@ -20,7 +20,7 @@ from typing import Any, Final
 from benchmarks.load import SteadyLoad, small_pods
 from benchmarks.pool_plugins import SimpleFilter, SimpleScore, is_liked
 from rayched.cli import printing
-from rayched.cli.rehearsal import Rehearsal, RehearsalFailed, scratch_directory
+from rayched.cli.cluster.rehearsal import Rehearsal, RehearsalFailed, scratch_directory
 from rayched.nodes.shapes import NodeShape, hollow_nodes
 from rayched.testing.plugins import configuration_with, python_path_with
 from rayched.testing.raylets import RayletCluster

@@ -16,7 +16,7 @@ from statistics import median
 from benchmarks import end_to_end, workloads
 from benchmarks.measured import Measured
 from rayched.cli import printing
-from rayched.cli.rehearsal import RehearsalFailed
+from rayched.cli.cluster.rehearsal import RehearsalFailed
 from rayched.client.errors import ApiError
 from rayched.pki.errors import PkiError
 from rayched.replica.cluster.local_cluster import ReplicaFailed

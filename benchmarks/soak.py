@@ -34,7 +34,7 @@ from benchmarks.soak_picture import check_path, draw
 from benchmarks.soak_processes import Load, Onlooker
 from benchmarks.soak_samples import EtcdGauge, Sample, process_sample, tree_samples
 from rayched.cli import printing
-from rayched.cli.rehearsal import Rehearsal, RehearsalFailed, scratch_directory
+from rayched.cli.cluster.rehearsal import Rehearsal, RehearsalFailed, scratch_directory
 from rayched.client.errors import ApiError
 from rayched.nodes.shapes import NodeShape, hollow_nodes
 from rayched.replica.cluster.local_cluster import ReplicaFailed, ReplicaProcess

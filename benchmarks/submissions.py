@@ -18,7 +18,7 @@ from pathlib import Path
 from benchmarks.load import small_pods
 from benchmarks.processes import all_cpu_seconds, wait_until_quiet
 from rayched.cli import printing
-from rayched.cli.rehearsal import Rehearsal, RehearsalFailed, scratch_directory
+from rayched.cli.cluster.rehearsal import Rehearsal, RehearsalFailed, scratch_directory
 from rayched.client.client import Client
 from rayched.client.errors import ApiError
 from rayched.nodes.shapes import NodeShape, hollow_nodes

@@ -16,7 +16,7 @@ from pathlib import Path
 from benchmarks.trace_objects import NODES_FILE, PODS_FILE, WHERE_FROM, TraceError, priority_classes, read_nodes, read_pods
 from rayched.audit.auditor import Auditor
 from rayched.cli import printing
-from rayched.cli.rehearsal import Rehearsal, RehearsalFailed, apply_all, scratch_directory
+from rayched.cli.cluster.rehearsal import Rehearsal, RehearsalFailed, apply_all, scratch_directory
 from rayched.client.errors import ApiError
 from rayched.replica.cluster.local_cluster import ReplicaFailed
 from rayched.v1.core_pb2 import Pod

@@ -37,7 +37,7 @@ from benchmarks.processes import Memory, memory_of
 from leader.channel import open_channel
 from rayched.api import kinds
 from rayched.api.kinds import AnyObject
-from rayched.cli.rehearsal import scratch_directory
+from rayched.cli.cluster.rehearsal import scratch_directory
 from rayched.client.client import Client
 from rayched.client.errors import ApiError
 from rayched.replica.cluster.local_cluster import LocalCluster, ReplicaFailed

@@ -12,7 +12,7 @@ from benchmarks.flood_processes import Binding, Moment, Onlooker, Seen, Submitte
 from leader.channel import open_channel
 from leader.etcd_shim import rpc
 from rayched.api.kinds import POD, wrap
-from rayched.cli.rehearsal import Verdict
+from rayched.cli.cluster.rehearsal import Verdict
 from rayched.replica.etcd.etcd_server import EtcdServer
 from rayched.store.keys import Keys
 from rayched.v1.storage_pb2 import Stored

@@ -21,7 +21,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Final
 
 from benchmarks import end_to_end, gangs, scheduler_depth
-from rayched.cli.rehearsal import RehearsalFailed
+from rayched.cli.cluster.rehearsal import RehearsalFailed
 from tests.chaos.demands import Demands
 from tests.core.builders import a_node, a_pod
 from tests.core.grouped import a_group, a_member, put_group

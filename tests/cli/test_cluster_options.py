@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from rayched.cli.cluster_options import ClusterOptions
+from rayched.cli.cluster.cluster_options import ClusterOptions
 from rayched.replica.settings import SettingsError
 from rayched.server.edge.limits import EdgeLimits
 from tests.deploy.commands import flags, parsed

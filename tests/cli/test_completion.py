@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from rayched.cli.command_words import all_commands
+from rayched.cli.shell.command_words import all_commands
 from tests.cli.cluster import run_here
 
 Complete = Callable[..., set[str]]

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from rayched.cli.draining import Ways, choose
+from rayched.cli.nodes.draining import Ways, choose
 from rayched.cli.options import seconds_of
 from rayched.v1.core_pb2 import Pod
 from tests.cli.cluster import Commands, a_pod_text, wait_until

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from rayched.cli.explanations import WIDTH, ExplanationPage
-from rayched.cli.wake_words import in_words
+from rayched.cli.scheduling.explanations import WIDTH, ExplanationPage
+from rayched.cli.scheduling.wake_words import in_words
 from rayched.v1.services_pb2 import ExplainResponse, PendingPod
 
 PLUGINS = ["NodeResourcesBalancedAllocation", "ImageLocality", "Cheap", *(f"PluginOfSomebody{number}" for number in range(12))]

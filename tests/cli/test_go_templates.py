@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from rayched.cli.go_templates import go_template
-from rayched.cli.json_path import PathFault
+from rayched.cli.output.go_templates import go_template
+from rayched.cli.output.json_path import PathFault
 from tests.cli.cluster import Commands
 
 PODS: dict[str, Any] = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rayched.cli.command_words import all_commands
+from rayched.cli.shell.command_words import all_commands
 from tests.cli.cluster import run_here
 from tests.deploy.commands import COMMANDS
 

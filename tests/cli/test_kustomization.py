@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import yaml
 
-from rayched.cli.kustomization import kustomization_text
-from rayched.cli.kustomized import KustomizeFault
+from rayched.cli.manifests.kustomization import kustomization_text
+from rayched.cli.manifests.kustomized import KustomizeFault
 from tests.cli.cluster import Commands, run_here
 
 WEB = """apiVersion: apps/v1

@@ -72,7 +72,7 @@ def test_what_went_elsewhere_is_taken_back(
         placements = tuple(Placement(one["pod"], one["node_name"]) for one in said["placements"])
         return WhatIfPlan(placements, (), tuple(Unplaced(one["pod"], one["reason"]) for one in said["unplaced"]))
 
-    monkeypatch.setattr("rayched.cli.planned_apply.planned", looked_right)
+    monkeypatch.setattr("rayched.cli.objects.planned_apply.planned", looked_right)
     result = rayched("apply", "-f", manifest, "--at-plan", plan)
     assert result.code == 1 and result.out == ""
     assert result.errors[0] == "error: the cluster changed while the pods were created, which were deleted again"

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from rayched.cli.queue_command import GONE, _news
+from rayched.cli.scheduling.queue_command import GONE, _news
 from rayched.v1.services_pb2 import PendingPod
 from tests.cli.cluster import Commands, a_gang_text, a_pod_text, run_here, started, wait_until
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from rayched.access.identity import IdentityKind
-from rayched.cli.eviction_options import EvictionOptions
-from rayched.cli.node_command import NodeOptions
-from rayched.cli.ray_nodes_command import settings_of, signer_of
+from rayched.cli.nodes.eviction_options import EvictionOptions
+from rayched.cli.nodes.node_command import NodeOptions
+from rayched.cli.nodes.ray_nodes_command import settings_of, signer_of
 from rayched.pki.directory import PkiDirectory
 from rayched.pki.errors import PkiError
 from rayched.pki.issuing import leaf_request

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from rayched.api import kinds
-from rayched.cli.manifests import read_manifests
-from rayched.cli.real_work import RUNS_PODS, Count, RealWork, WorkFound, counted
+from rayched.cli.cluster.real_work import RUNS_PODS, Count, RealWork, WorkFound, counted
+from rayched.cli.manifests.named_manifests import read_manifests
 from rayched.client.client import Client
 from tests.docs.markdown import ROOT
 

@@ -8,8 +8,8 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 
-from rayched.cli import remote_files
-from rayched.cli.remote_files import fetched, is_url
+from rayched.cli.manifests import remote_files
+from rayched.cli.manifests.remote_files import fetched, is_url
 from tests.cli.cluster import run_here
 
 TEXTS = {"/pod.yaml": "kind: Pöd".encode(), "/binary": b"\xff\xfe", "/tab.yaml": b"a:\n\tb: c\n"}

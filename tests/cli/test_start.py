@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from typer.main import get_command
 
+from rayched.cli.cluster.rehearsal import StillWaiting
 from rayched.cli.main import _COMMANDS, app
-from rayched.cli.rehearsal import StillWaiting
 from tests.cli.cluster import started
 
 PROGRAM = """

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from rayched.cli import up_command
+from rayched.cli.cluster import up_command
 from rayched.replica.cluster.free_ports import free_port
 from tests.cli.cluster import a_pod_text, run_here, started
 from tests.cli.test_processes import START_SECONDS_MAX

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from rayched.cli.status_command import BAR, amount_text, bar, fullness
+from rayched.cli.scheduling.status_command import BAR, amount_text, bar, fullness
 from rayched.nodes.shapes import ZONE_LABEL
 from rayched.v1.core_pb2 import Node, Pod
 from tests.cli.cluster import Commands

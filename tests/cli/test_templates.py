@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from rayched.cli.json_path import PathFault
-from rayched.cli.templates import custom_columns, custom_columns_of_lines, sorted_by, template
+from rayched.cli.output.json_path import PathFault
+from rayched.cli.output.templates import custom_columns, custom_columns_of_lines, sorted_by, template
 
 PODS = {
     "kind": "List",

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from rayched.cli.up_command import _renew
+from rayched.cli.cluster.up_command import _renew
 from rayched.replica.cluster.local_pki import LocalPki
 from tests.pki.made import SetClock
 

@@ -11,11 +11,14 @@ import grpc
 import pytest
 
 from rayched.api.kinds import AnyObject
-from rayched.cli import connection, node_commands, pod_patience, run_command
-from rayched.cli.following import follow_pod
+from rayched.cli import connection
+from rayched.cli.nodes import node_commands
+from rayched.cli.work import pod_patience, run_command
+from rayched.cli.work.following import follow_pod
 from rayched.client.errors import ApiError
 from rayched.v1.core_pb2 import Node, Pod
 from rayched.v1.services_pb2 import SubmitResponse
+from rayched.v1.workloads_pb2 import Object
 from tests.cli.cluster import run_here
 
 
@@ -66,8 +69,8 @@ class SlowCluster:
             raise ApiError(grpc.StatusCode.NOT_FOUND, "Node n-1 not found")
         return self.node
 
-    def submit(self, _: AnyObject) -> SubmitResponse:
-        return SubmitResponse(uid="1")
+    def submit(self, item: Object, **_: Any) -> SubmitResponse:
+        return SubmitResponse(uid="1", object=item)
 
 
 @pytest.fixture
@@ -129,6 +132,6 @@ def test_a_pod_that_runs_soon_is_no_word_worth(monkeypatch: pytest.MonkeyPatch) 
 def test_who_interrupts_a_run_hears_what_stays_and_how_it_is_deleted(
     monkeypatch: pytest.MonkeyPatch, words: str, last: str
 ) -> None:
-    monkeypatch.setattr(run_command, "connected", lambda _: nullcontext(SlowCluster([])))
+    monkeypatch.setattr(run_command, "connected", lambda _, **__: nullcontext(SlowCluster([])))
     result = run_here(words.split())
     assert (result.code, result.errors) == (130, [last])

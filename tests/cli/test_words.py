@@ -6,11 +6,11 @@ import re
 
 import pytest
 
-from rayched.cli.command_words import all_commands
 from rayched.cli.foreign_commands import _ELSEWHERE, _OPTIONS
-from rayched.cli.label_commands import labels
-from rayched.cli.node_commands import taints
+from rayched.cli.nodes.node_commands import taints
+from rayched.cli.objects.label_commands import labels
 from rayched.cli.references import named_and_changes, references
+from rayched.cli.shell.command_words import all_commands
 from rayched.v1.core_pb2 import Taint
 from tests.cli.cluster import run_here
 

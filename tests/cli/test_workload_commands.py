@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from rayched.api.kinds import REPLICA_SET
-from rayched.cli.json_path import PathFault, compiled
+from rayched.cli.output.json_path import PathFault, compiled
 from rayched.v1.core_pb2 import Pod, PodStatus
 from rayched.v1.services_pb2 import PodStatusUpdate
 from rayched.v1.workloads_pb2 import ReplicaSet

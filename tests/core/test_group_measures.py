@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from prometheus_client.metrics_core import GaugeMetricFamily
 
-from rayched.cli.explanations import group_lines
+from rayched.cli.scheduling.explanations import group_lines
 from rayched.core.exchange.queue_metrics import queue_metrics
 from rayched.core.explaining import GROUP_PREFIX, CannotExplain, answer_of, look_at_group
 from rayched.core.groups.group_preemption import run

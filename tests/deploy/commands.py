@@ -15,9 +15,9 @@ from typing import Any
 import typer
 from typer.main import get_command
 
-from rayched.cli.cluster_options import ClusterOptions
+from rayched.cli.cluster.cluster_options import ClusterOptions
+from rayched.cli.cluster.serving_options import ServingOptions
 from rayched.cli.main import app
-from rayched.cli.serving_options import ServingOptions
 from rayched.replica.settings import ReplicaSettings, split_endpoints, worker_count
 
 _GROUP: Any = get_command(app)

@@ -40,7 +40,7 @@ RUFF_IGNORED: Final = {
     "S606": "the same",
 }
 RUFF_IGNORED_IN: Final = {
-    "rayched/cli/remote_files.py:S310": "what is fetched begins with http:// or https://, which is looked at before",
+    "rayched/cli/manifests/remote_files.py:S310": "what is fetched begins with http:// or https://, which is looked at before",
     "rayched/nodes/agent/network_probes.py:S323": "a probe asks whether a container answers, not who, as kubelet's do",
     "rayched/raynodes/connection.py:S105": "words for a token that is missing",
     "rayched/pki/client_token.py:S105": "how every token begins",

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from rayched.cli.own_gateway_options import OwnGatewayOptions
+from rayched.cli.cluster.own_gateway_options import OwnGatewayOptions
 from rayched.client.client import Client
 from rayched.client.errors import ApiError
 from rayched.nodes.shapes import NodeShape, hollow_nodes
