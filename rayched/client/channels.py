@@ -24,13 +24,15 @@ CALLS_A_CHANNEL_MAX: Final = 800
 class EndpointChannel:
     """One channel, the calls that were made on it, and those under way."""
 
-    __slots__ = ("channel", "methods", "under_way", "version")
+    __slots__ = ("_seen", "channel", "methods", "under_way", "version")
 
     def __init__(self, channel: Any, version: int) -> None:
         self.channel = channel
         self.version = version
         self.methods: dict[str, Any] = {}
         self.under_way: set[CallUse] = set()
+        self._seen: CallUse | None = None
+        """The one that the last look found under way."""
 
     def use(self, name: str) -> CallUse:
         """Of one call."""
@@ -42,7 +44,10 @@ class EndpointChannel:
         return CallUse(self, found)
 
     def is_busy(self) -> bool:
-        return any(not one.is_over() for one in tuple(self.under_way))
+        """Asked at each call: the one that was under way at the last look nearly always still is."""
+        if self._seen is None or self._seen not in self.under_way or self._seen.is_over():
+            self._seen = next((one for one in tuple(self.under_way) if not one.is_over()), None)
+        return self._seen is not None
 
 
 class CallUse:
