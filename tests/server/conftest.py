@@ -30,7 +30,7 @@ def api(etcd: EtcdServer, keys: Keys) -> Iterator[Serving]:
 
 @pytest.fixture(scope="module")
 def client(api: Serving) -> Iterator[Client]:
-    with Client(api.address, timeout_seconds=5.0) as found:
+    with Client(api.address, timeout_seconds=30.0) as found:
         yield found
 
 

@@ -144,7 +144,7 @@ class EdgeServing:
         await self._server.start()
         self._sweeping = asyncio.create_task(sweeping(self.edge, "127.0.0.1", port))
 
-    def run(self, work: Coroutine[Any, Any, T], seconds: float = 15.0) -> T:
+    def run(self, work: Coroutine[Any, Any, T], seconds: float = 60.0) -> T:
         return asyncio.run_coroutine_threadsafe(work, self.loop).result(seconds)
 
     def on_loop(self, function: Callable[[], T]) -> T:

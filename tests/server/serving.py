@@ -32,7 +32,7 @@ from rayched.v1.services_pb2 import (
 T = TypeVar("T")
 
 
-def until(holds: Callable[[], bool], seconds: float = 5.0) -> None:
+def until(holds: Callable[[], bool], seconds: float = 60.0) -> None:
     ends_at = time.monotonic() + seconds
     while not holds():
         assert time.monotonic() < ends_at, f"it did not happen within {seconds:g} s"
@@ -167,7 +167,7 @@ class Serving:
     def address(self) -> str:
         return self.server.address
 
-    def run(self, work: Coroutine[Any, Any, T], seconds: float = 15.0) -> T:
+    def run(self, work: Coroutine[Any, Any, T], seconds: float = 60.0) -> T:
         return asyncio.run_coroutine_threadsafe(work, self.loop).result(seconds)
 
     def stop(self) -> None:

@@ -105,7 +105,7 @@ def as_(api: Serving) -> Iterator[Callable[[str], Client]]:
     made: list[Client] = []
 
     def client(column: str) -> Client:
-        found = Client(api.address, timeout_seconds=5.0)
+        found = Client(api.address, timeout_seconds=30.0)
         found._transport.identity = IDENTITIES[column]
         made.append(found)
         return found
@@ -116,7 +116,7 @@ def as_(api: Serving) -> Iterator[Callable[[str], Client]]:
 
 
 def may(server: Serving, column: str, kind: str, namespace: str) -> bool:
-    with Client(server.address, timeout_seconds=5.0) as client:
+    with Client(server.address, timeout_seconds=30.0) as client:
         client._transport.identity = IDENTITIES[column]
         return client.can_i("Submission.Get", kind, namespace).allowed
 
@@ -150,12 +150,12 @@ def code_of_cell(channel: grpc.Channel, cell: MatrixCell) -> grpc.StatusCode | N
     request = request_of(cell)
     try:
         if cell.call == "Submission.SubmitMany":
-            (result,) = call(request, timeout=5, metadata=_metadata(cell)).results
+            (result,) = call(request, timeout=30, metadata=_metadata(cell)).results
             return next((code for code in grpc.StatusCode if code.value[0] == result.outcome.code), None)
         if not method.server_streaming:
-            call(request, timeout=5, metadata=_metadata(cell))
+            call(request, timeout=30, metadata=_metadata(cell))
             return None
-        stream = call(iter([request]) if method.client_streaming else request, timeout=5, metadata=_metadata(cell))
+        stream = call(iter([request]) if method.client_streaming else request, timeout=30, metadata=_metadata(cell))
         next(iter(stream), None)
         stream.cancel()
     except grpc.RpcError as error:
@@ -199,7 +199,7 @@ def test_each_allowed_cell_of_the_matrix_is_not_refused(api: Serving) -> None:
 def test_what_is_no_method_is_unimplemented(api: Serving) -> None:
     call = api.channel.unary_unary("/rayched.v1.Submission/Steal")
     with pytest.raises(grpc.RpcError) as raised:
-        call(b"", timeout=5, metadata=((IDENTITY_METADATA, IDENTITIES["admin"]),))
+        call(b"", timeout=30, metadata=((IDENTITY_METADATA, IDENTITIES["admin"]),))
     assert raised.value.code() is grpc.StatusCode.UNIMPLEMENTED
 
 
@@ -321,7 +321,7 @@ def test_a_question_that_is_passed_on_is_judged_by_who_asked(etcd: EtcdServer, e
             server.leadership.set(record)
             until(lambda server=server: may(server, "viewer", "Pod", "team-a"))  # type: ignore[misc]
         until(lambda: leader.leadership.leads)
-        with Client(standby.address, timeout_seconds=5.0) as client:
+        with Client(standby.address, timeout_seconds=30.0) as client:
             client._transport.identity = IDENTITIES["viewer"]
             assert client.explain("known", "team-a").uid == "7"
             assert "Scheduling.Explain of Pod team-b/known" in denied(lambda: client.explain("known", "team-b"))
@@ -334,10 +334,10 @@ def test_a_question_that_is_passed_on_is_judged_by_who_asked(etcd: EtcdServer, e
         call = leader.channel.unary_unary("/rayched.v1.Scheduling/GetPlanBasis")
         for said in ((IDENTITY_METADATA, IDENTITIES["viewer"]),):
             with pytest.raises(grpc.RpcError) as raised:
-                call(b"", timeout=5, metadata=(said, ("rayched-for", IDENTITIES["admin"])))
+                call(b"", timeout=30, metadata=(said, ("rayched-for", IDENTITIES["admin"])))
             assert raised.value.code() is grpc.StatusCode.PERMISSION_DENIED
         with pytest.raises(grpc.RpcError) as raised:
-            call(b"", timeout=5, metadata=(("rayched-for", IDENTITIES["viewer"]),))
+            call(b"", timeout=30, metadata=(("rayched-for", IDENTITIES["viewer"]),))
         assert raised.value.code() is grpc.StatusCode.PERMISSION_DENIED
 
 
@@ -346,7 +346,7 @@ def test_a_question_that_is_passed_on_is_judged_by_who_asked(etcd: EtcdServer, e
 
 @pytest.fixture
 def agent(api: Serving) -> Iterator[NodeAgentClient]:
-    with NodeAgentClient(api.address, timeout_seconds=5.0) as found:
+    with NodeAgentClient(api.address, timeout_seconds=30.0) as found:
         found._transport.identity = IDENTITIES["node"]
         yield found
 

@@ -41,7 +41,7 @@ class Audited:
 
     def as_(self, column: str) -> Client:
         if column not in self._clients:
-            self._clients[column] = Client(self.server.address, timeout_seconds=5.0)
+            self._clients[column] = Client(self.server.address, timeout_seconds=30.0)
             self._clients[column]._transport.identity = IDENTITIES[column]
         return self._clients[column]
 
@@ -231,11 +231,11 @@ def test_a_claim_to_ask_for_somebody_else_is_told(audited: Audited) -> None:
     call = audited.server.channel.unary_unary("/rayched.v1.Scheduling/GetPlanBasis")
     said = ((IDENTITY_METADATA, IDENTITIES["viewer"]), ("rayched-for", IDENTITIES["admin"]))
     with pytest.raises(grpc.RpcError):
-        call(b"", timeout=5, metadata=said)
+        call(b"", timeout=30, metadata=said)
     line = audited.line("Scheduling.GetPlanBasis")
     assert (line["uri"], line["claimed"], line["stage"]) == (IDENTITIES["viewer"], IDENTITIES["admin"], "refused")
     with pytest.raises(grpc.RpcError):
-        call(b"", timeout=5, metadata=(("rayched-for", IDENTITIES["viewer"]),))
+        call(b"", timeout=30, metadata=(("rayched-for", IDENTITIES["viewer"]),))
     line = audited.line("Scheduling.GetPlanBasis", uri=IDENTITIES["replica"])
     assert line["on_behalf_of"] == IDENTITIES["viewer"] and "claimed" not in line
 
@@ -244,7 +244,7 @@ def test_a_claim_to_ask_for_somebody_else_is_told(audited: Audited) -> None:
 def test_a_call_of_a_gateway_is_told_as_one_for_its_user(audited: Audited) -> None:
     gateway = "spiffe://rayched-test/web/gateway"
     call = audited.server.channel.unary_unary("/rayched.v1.Access/WhoAmI")
-    call(b"", timeout=5, metadata=((IDENTITY_METADATA, gateway), ("rayched-for", IDENTITIES["viewer"])))
+    call(b"", timeout=30, metadata=((IDENTITY_METADATA, gateway), ("rayched-for", IDENTITIES["viewer"])))
     line = audited.line("Access.WhoAmI")
     assert (line["uri"], line["on_behalf_of"]) == (gateway, IDENTITIES["viewer"])
 
@@ -258,7 +258,7 @@ def test_watches_of_long_names_are_told_each_time_and_none_is_kept(audited: Audi
 
     def watch(name: str) -> None:
         request = WatchRequest(kind="Pod", namespace="team-a", field_selector=f"metadata.name={name}", start_revision=revision)
-        stream = call(request, timeout=5, metadata=((IDENTITY_METADATA, IDENTITIES["viewer"]),))
+        stream = call(request, timeout=30, metadata=((IDENTITY_METADATA, IDENTITIES["viewer"]),))
         stream.initial_metadata()
         stream.cancel()
 

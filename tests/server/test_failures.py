@@ -138,7 +138,7 @@ def test_a_bad_request_gets_its_code_and_one_line(refusal: Refusal, api: Serving
     service, method = refusal.call.split(".")
     call = getattr(STUBS[service](api.channel), method)
     with pytest.raises(grpc.RpcError) as caught, caplog.at_level(logging.ERROR):
-        answer = call(refusal.request, timeout=5)
+        answer = call(refusal.request, timeout=30)
         if service == "Watch":
             list(answer)
     error = api_error(caught.value, "")
@@ -155,14 +155,14 @@ def test_bytes_that_are_no_message_are_refused_and_no_later_call_suffers(api: Se
         raw = api.channel.unary_unary(f"/rayched.v1.{service}/{method}")
         for data in (b"\xff", b"\x0a\xff\xff\xff\xff\x0f", b"\x0a\x02\xff\xfe"):
             with pytest.raises(grpc.RpcError) as caught:
-                raw(data, timeout=5)
+                raw(data, timeout=30)
             assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
     raw_stream = api.channel.unary_stream("/rayched.v1.Watch/Watch")
     with pytest.raises(grpc.RpcError) as caught:
-        list(raw_stream(b"\xff", timeout=5))
+        list(raw_stream(b"\xff", timeout=30))
     assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
     with pytest.raises(grpc.RpcError) as caught:
-        api.channel.unary_unary("/rayched.v1.Submission/Guess")(b"", timeout=5)
+        api.channel.unary_unary("/rayched.v1.Submission/Guess")(b"", timeout=30)
     assert caught.value.code() is grpc.StatusCode.UNIMPLEMENTED
     assert api.health("rayched.v1.Submission") == "SERVING"
 
@@ -174,7 +174,7 @@ def test_all_that_is_wrong_with_a_pod_is_told_at_once(api: Serving) -> None:
     pod.spec.priority_class_name = "none"
     pod.spec.tolerations.add(operator="Like")
     with pytest.raises(grpc.RpcError) as caught:
-        STUBS["Submission"](api.channel).Submit(messages.SubmitRequest(object=wrap(pod)), timeout=5)  # type: ignore[no-untyped-call]
+        STUBS["Submission"](api.channel).Submit(messages.SubmitRequest(object=wrap(pod)), timeout=30)  # type: ignore[no-untyped-call]
     violations = api_error(caught.value, "").violations
     assert {violation.object for violation in violations} == {"Pod default/Web"}
     assert {violation.field for violation in violations} >= {

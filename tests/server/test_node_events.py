@@ -24,7 +24,7 @@ pytestmark = pytest.mark.cluster
 
 @pytest.fixture
 def agent(api: Serving) -> Iterator[NodeAgentClient]:
-    with NodeAgentClient(api.address, timeout_seconds=5.0) as found:
+    with NodeAgentClient(api.address, timeout_seconds=30.0) as found:
         yield found
 
 

@@ -68,7 +68,7 @@ def test_other_labels_are_the_nodes_own(key: str) -> None:
 
 @pytest.fixture
 def agent(api: Serving, name: str) -> Iterator[NodeAgentClient]:
-    with NodeAgentClient(api.address, timeout_seconds=5.0, node=name) as found:
+    with NodeAgentClient(api.address, timeout_seconds=30.0, node=name) as found:
         yield found
 
 
@@ -193,7 +193,7 @@ def test_an_agent_may_about_its_own_node_what_it_may_not_about_another(
     for call, do in calls(agent, other, f"pod-of-{other}", uids[other]).items():
         denied(do, node_identity(name), call)
     denied(lambda: agent.get("pod", f"pod-of-{other}"), "is on another node")
-    with NodeAgentClient(api.address, timeout_seconds=5.0) as nobody:
+    with NodeAgentClient(api.address, timeout_seconds=30.0) as nobody:
         # Whoever says nothing of itself is whoever can reach a replica.
         for node in (name, other):
             for do in calls(nobody, node, f"pod-of-{node}", uids[node]).values():

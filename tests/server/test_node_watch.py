@@ -130,7 +130,7 @@ def test_it_is_woken_by_its_own_node_alone_and_is_not_behind_by_what_others_do()
 
 @pytest.fixture
 def agent(api: Serving) -> Iterator[NodeAgentClient]:
-    with NodeAgentClient(api.address, timeout_seconds=5.0) as found:
+    with NodeAgentClient(api.address, timeout_seconds=30.0) as found:
         yield found
 
 

@@ -31,7 +31,7 @@ def registration(name: str, agent: str, machine: str, **more: object) -> Registe
 
 @pytest.fixture
 def agent(api: Serving, name: str) -> Iterator[NodeAgentClient]:
-    with NodeAgentClient(api.address, timeout_seconds=5.0, node=name) as found:
+    with NodeAgentClient(api.address, timeout_seconds=30.0, node=name) as found:
         yield found
 
 
@@ -113,7 +113,7 @@ def test_the_watch_of_an_older_agent_ends_through_any_replica_and_shows_nothing_
     client.submit(a_pod(f"{name}-pod-1", node=name))
     with (
         serving(ServerOptions("127.0.0.1:0", [etcd.endpoint], keys), "replica-1") as other,
-        NodeAgentClient(other.address, timeout_seconds=5.0, node=name) as second,
+        NodeAgentClient(other.address, timeout_seconds=30.0, node=name) as second,
     ):
         incarnation = second.begin(registration(name, "b", "one", take_over=True)).incarnation
         client.submit(a_pod(f"{name}-pod-2", node=name))

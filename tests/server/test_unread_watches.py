@@ -91,7 +91,7 @@ def test_those_who_do_not_read_share_their_pages_and_end_while_an_honest_one_goe
         began = time.monotonic()
         assert names(honest, 8) == [f"pod-{number}" for number in range(8)]
         assert time.monotonic() - began < 1.0
-        until(lambda: server.watch.streams == 1, 5.0)
+        until(lambda: server.watch.streams == 1)
         server.on_loop(lambda: followed.feed.hub.changed([fat(9, 6)], 6))
         assert names(honest, 1) == ["pod-9"]
         errors = [ended(call) for call in calls]

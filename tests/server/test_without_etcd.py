@@ -90,7 +90,7 @@ def test_a_replica_that_never_saw_etcd_says_unavailable_at_once() -> None:
         assert {server.health(f"rayched.v1.{name}") for name in ("Submission", "Watch", "Nodes")} == {"NOT_SERVING"}
         assert server.health("") == "SERVING"
         assert set(outcomes(server).values()) == {("UNAVAILABLE", True)}
-        leader = LeadershipStub(server.channel).GetLeader(api.GetLeaderRequest(), timeout=1)  # type: ignore[no-untyped-call]
+        leader = LeadershipStub(server.channel).GetLeader(api.GetLeaderRequest(), timeout=30)  # type: ignore[no-untyped-call]
         assert leader.answered_by == "replica-0"
 
 

@@ -72,7 +72,7 @@ class TokenWorld:
         return TokenFiles(ca, path)
 
     def client(self, address: str, files: TlsFiles | TokenFiles) -> Client:
-        self._clients.append(Client(address, tls=files, timeout_seconds=3.0))
+        self._clients.append(Client(address, tls=files, timeout_seconds=30.0))
         return self._clients[-1]
 
     def issue(self, maker: str, subject: str = "", **more: Any) -> IssueTokenResponse:

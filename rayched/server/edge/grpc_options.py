@@ -27,6 +27,8 @@ def server_options(limits: EdgeLimits) -> Sequence[tuple[str, int]]:
         # Calls that come all at once are refused by the edge, with a reason and a delay, and not by gRPC as CANCELLED.
         ("grpc.server.max_pending_requests", 1 << 16),
         ("grpc.server.max_pending_requests_hard_limit", 1 << 17),
+        # Seconds after which gRPC would do so all the same, where this process has had no time for them; 30 unless told.
+        ("grpc.server_max_unrequested_time_in_server", 300),
         # A request that nobody reads takes a window of its stream, and windows do not grow by themselves.
         ("grpc.http2.lookahead_bytes", 64 << 10),
         ("grpc.http2.bdp_probe", 0),
