@@ -11,8 +11,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from rayched.api.printable import one_line
+
 MAX_SHOWN_CHARACTERS = 80
 """A value in a message is cut down to this length, so that an error about a large value stays one line."""
+
+MAX_LINE_CHARACTERS: Final = 1_000
+"""The same of a whole message."""
 
 NEAR: Final = 0.75
 """Of 1: how much alike a name is that may have been meant."""
@@ -58,6 +63,12 @@ def quoted(text: str) -> str:
         text = text[:MAX_SHOWN_CHARACTERS] + "..."
     escaped = text.replace("\\", "\\\\").replace('"', '\\"')
     return '"' + "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in escaped) + '"'
+
+
+def bounded_line(text: str) -> str:
+    """A message with text of others in it as one printable line, cut down when it is long."""
+    line = one_line(text[: MAX_LINE_CHARACTERS + 1])
+    return line if len(line) <= MAX_LINE_CHARACTERS else f"{line[:MAX_LINE_CHARACTERS]}..."
 
 
 def one_of(allowed: Sequence[str]) -> str:

@@ -39,7 +39,7 @@ _EPOCH: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 _SECONDS_MIN, _SECONDS_MAX = -62_135_596_800, 253_402_300_799
 """Since then, of the years 1 to 9999."""
 _RFC3339 = re.compile(r"(\d{4})-(\d\d)-(\d\d)[Tt](\d\d):(\d\d):(\d\d)(?:\.(\d{1,9})\d*)?(?:[Zz]|([+-])(\d\d):(\d\d))", re.ASCII)
-_PLAIN_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
+_PLAIN_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_]{,62}", re.ASCII)
 
 
 @dataclass(slots=True)

@@ -11,7 +11,7 @@ import copy
 import json
 from typing import Any, Final
 
-from rayched.api.errors import quoted
+from rayched.api.errors import bounded_line, quoted
 
 Document = dict[str, Any]
 
@@ -23,7 +23,10 @@ _INDEX_DIGITS_MAX: Final = 9
 
 
 class PatchFault(ValueError):
-    """A patch that is none, or does not fit the document; one line."""
+    """A patch that is none, or does not fit the document; one line, with keys and paths of the patch in it."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(bounded_line(text))
 
 
 def merge_patch(document: Any, patch: Any) -> Any:

@@ -158,7 +158,7 @@ class _Builder:
                 self.add(self.scalar(event, line), 1, line, event.anchor)
             case AliasEvent():
                 if event.anchor not in self.anchors:
-                    raise self.fault(line, f"alias *{event.anchor} stands for nothing that was complete before it")
+                    raise self.fault(line, f"alias {quoted(str(event.anchor))} stands for nothing that was complete before it")
                 value, size = self.anchors[event.anchor]
                 self.add(value, size, line, None)
             case MappingStartEvent() | SequenceStartEvent():

@@ -17,7 +17,7 @@ from typing import Any, Final
 import yaml
 
 from rayched.api.durations import duration_seconds
-from rayched.api.errors import FieldError, did_you_mean, join, one_of, quoted
+from rayched.api.errors import FieldError, bounded_line, did_you_mean, join, one_of, quoted
 
 TEXT_MAX_BYTES: Final = 1 << 20
 DEPTH_MAX: Final = 32
@@ -218,10 +218,10 @@ def read_document(text: str) -> tuple[Document, Section | None]:
     except yaml.MarkedYAMLError as problem:
         mark = problem.problem_mark or problem.context_mark
         document.lines[""] = mark.line + 1 if mark else 1
-        document.error("", f"is not valid YAML: {problem.problem or problem.context}")
+        document.error("", bounded_line(f"is not valid YAML: {problem.problem or problem.context}"))
         return document, None
     except (yaml.YAMLError, RecursionError) as problem:
-        document.error("", f"is not valid YAML: {str(problem).splitlines()[0]}")
+        document.error("", bounded_line(f"is not valid YAML: {str(problem).splitlines()[0]}"))
         return document, None
     nodes = [node for node in nodes if node is not None and node.tag != _NULL]
     if len(nodes) != 1:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any, Final
 
+from rayched.api.errors import quoted
 from rayched.api.yaml_text import MAX_DEPTH, TextError, depth_exceeds, load_all
 from rayched.gateway import protobuf_bodies
 from rayched.gateway.statuses import StatusFailure, bad_request, unsupported_type
@@ -65,7 +66,7 @@ def _once_each(pairs: list[tuple[str, Any]]) -> Document:
     if len(found) < len(pairs):
         seen: set[str] = set()
         twice = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
-        raise bad_request(f'strict decoding error: duplicate field "{twice}"')
+        raise bad_request(f"strict decoding error: duplicate field {quoted(twice)}")
     return found
 
 

@@ -14,6 +14,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
+from rayched.api.errors import quoted
+
 PREFIX: Final = b"k8s\0"
 CONTENT_TYPE: Final = "application/vnd.kubernetes.protobuf"
 
@@ -214,7 +216,7 @@ def read(body: bytes) -> Document:
         elif number == 2:
             raw = _bytes(value)
     if kind not in READ:
-        what = f"a {kind}" if kind else "a body without a kind"
+        what = f"kind {quoted(kind)}" if kind else "a body without a kind"
         raise UnreadableBody(f"{what} is not read as protobuf, only {', '.join(READ)}; {_ADVICE}")
     return {"apiVersion": api_version, "kind": kind, **_message(kind, raw, _DEPTH_MAX)}
 

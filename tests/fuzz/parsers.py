@@ -55,12 +55,12 @@ class ParserTarget:
     words: tuple[bytes, ...] = ()
 
 
-def _text(data: bytes) -> str:
+def text_of(data: bytes) -> str:
     """As gRPC hands texts over: what is no UTF-8 never comes so far."""
     return data.decode(errors="replace")
 
 
-def _refused(said: object) -> str:
+def refused(said: object) -> str:
     """What the refusal is about, without what differs from text to text."""
     text = str(said)
     assert len(text) <= REFUSAL_CHARACTERS_MAX, f"a refusal of {len(text)} characters: {text[:200]!r}"
@@ -73,22 +73,22 @@ def _refused(said: object) -> str:
 
 def check_selectors(data: bytes) -> str:
     """Label selector, NUL, field selector."""
-    labels, _, fields = _text(data).partition("\0")
+    labels, _, fields = text_of(data).partition("\0")
     try:
         found = select("Pod", "default", labels, fields)
     except SelectorError as error:
-        return _refused(error)
+        return refused(error)
     again = select("Pod", "default", f" {labels} ", f" {fields} ")
     assert again.digest() == found.digest(), "blanks around it make another selector of it"
     return f"{len(found.labels.items)} labels, {len(found.fields.terms)} fields"
 
 
 def check_quantity(data: bytes) -> str:
-    text = _text(data)
+    text = text_of(data)
     try:
         found = quantity.parse(text)
     except QuantityError as error:
-        return _refused(error)
+        return refused(error)
     canonical = found.canonical()
     if quantity.fault(text) is not None:
         # No object may carry it: where it has as many digits as are read, its canonical text may have more.
@@ -107,12 +107,12 @@ _CONTINUE: Final = ContinueToken(revision=7, after_key=b"/rayched/cluster/pods/t
 
 def check_continue_token(data: bytes) -> str:
     try:
-        found = read_continue_token(_text(data), _SELECTION)
+        found = read_continue_token(text_of(data), _SELECTION)
     except ApiFailure as failure:
         assert failure.code is Code.INVALID_ARGUMENT
-        return _refused(failure.message)
+        return refused(failure.message)
     if found == ContinueToken():
-        assert not _text(data)
+        assert not text_of(data)
         return "none"
     assert found.revision > 0 and found.after_key and found.query == _SELECTION.digest()
     return "taken"
@@ -130,17 +130,17 @@ _RULES: Final[tuple[tuple[Callable[[str], str | None], str, int], ...]] = (
 
 
 def check_names(data: bytes) -> str:
-    text, outcome = _text(data), []
+    text, outcome = text_of(data), []
     for rule, pattern, longest in _RULES:
         fault = rule(text)
         if fault is not None:
-            _refused(fault)
+            refused(fault)
         # The documented patterns take long for what is long.
         meant = len(text) <= longest and re.fullmatch(pattern, text, re.ASCII) is not None
         assert (fault is None) is meant, f"{rule.__name__} of {text!r}: {fault}"
         outcome.append("allowed" if fault is None else "refused")
     fault = names.qualified_fault(text)
-    return " ".join([*outcome, "allowed" if fault is None else _refused(fault)])
+    return " ".join([*outcome, "allowed" if fault is None else refused(fault)])
 
 
 # --------------------------------------------------------------------------------------------------------------- who somebody is
@@ -177,23 +177,23 @@ _GUARD: Final = _guard()
 
 
 def check_bearer_header(data: bytes) -> str:
-    shown = _text(data)
+    shown = text_of(data)
     try:
         caller = _GUARD.identify(_WithoutCertificate(shown))
     except ApiFailure as failure:
         assert failure.code is Code.UNAUTHENTICATED
-        return _refused(failure.message)
+        return refused(failure.message)
     scheme, _, text = shown.partition(" ")
     assert scheme.lower() == "bearer" and text == _TOKEN.text(_SECRET) and caller.identity == _USER
     return "taken"
 
 
 def check_identity(data: bytes) -> str:
-    text = _text(data)
+    text = text_of(data)
     try:
         found = Identity.parse(text)
     except IdentityError as error:
-        return _refused(error)
+        return refused(error)
     assert found.uri == text
     return found.kind.value
 
@@ -209,7 +209,7 @@ def check_csr(data: bytes) -> str:
     try:
         key = requested_key(data, "the request")
     except PkiError as error:
-        return _refused(error)
+        return refused(error)
     assert key.curve.name == "secp256r1"
     request = x509.load_pem_x509_csr(data)
     algorithm = request.signature_hash_algorithm
@@ -237,15 +237,15 @@ spec:
 
 
 def check_yaml(data: bytes) -> str:
-    text = _text(data)
+    text = text_of(data)
     try:
         found = read_text(text, "a file")
     except TextError as error:
-        return _refused(error)
+        return refused(error)
     except ManifestErrors as error:
         for one in error.errors[:100]:
-            _refused(one)
-        return f"{len(error.errors) > 1} {_refused(error.errors[0])}"
+            refused(one)
+        return f"{len(error.errors) > 1} {refused(error.errors[0])}"
     objects = [one.object for one in found]
     again: list[Any] = [one.object for one in read_text(write_text(objects), "its own writing")] if objects else []
     assert again == objects, "what was read and written is read as something else"

@@ -37,8 +37,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     if given.atheris_target:
         return _look_with_atheris(given.atheris_target, given.seconds, given.seed, given.corpus)
+    from tests.fuzz.all_parsers import TARGETS
     from tests.fuzz.kept_inputs import keep
-    from tests.fuzz.parsers import TARGETS
 
     chosen = [target.name for target in TARGETS if not given.only or target.name in given.only]
     unknown = set(given.only) - {target.name for target in TARGETS}
@@ -58,8 +58,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _at_random(name: str, seconds: float, seed: int, _corpus: Path | None) -> int:
+    from tests.fuzz.all_parsers import TARGETS
     from tests.fuzz.mutation import fuzz_parser
-    from tests.fuzz.parsers import TARGETS
 
     (target,) = [one for one in TARGETS if one.name == name]
     until = time.thread_time() + seconds
@@ -91,9 +91,9 @@ def _look_with_atheris(name: str, seconds: float, seed: int, corpus: Path | None
     import atheris  # type: ignore[import-not-found, unused-ignore]
 
     with atheris.instrument_imports(include=["rayched"]):
+        from tests.fuzz.all_parsers import TARGETS
         from tests.fuzz.kept_inputs import kept
         from tests.fuzz.mutation import INPUT_SECONDS_MAX
-        from tests.fuzz.parsers import TARGETS
     (target,) = [one for one in TARGETS if one.name == name]
     flags = [f"-seed={seed}", f"-timeout={int(_WAITS_MAX * INPUT_SECONDS_MAX)}"]
     if corpus is not None:

@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.fuzz.all_parsers import TARGETS
 from tests.fuzz.kept_inputs import BYTES_MAX as KEPT_BYTES_MAX
 from tests.fuzz.kept_inputs import KEPT_MAX, keep, kept
 from tests.fuzz.mutation import BYTES_MAX, FAULTS_MAX, INPUT_SECONDS_MAX, MutatedInputs, fuzz_parser
-from tests.fuzz.parsers import TARGETS, ParserTarget
+from tests.fuzz.parsers import ParserTarget
 from tests.fuzz.run_parsers import main
 
 INPUTS = 1_500
@@ -111,6 +112,17 @@ def test_a_request_of_a_version_that_there_is_not_is_refused() -> None:
         ("selectors", b"a in (" + b"b," * 2_000 + b")"),
         ("identities", b"spiffe://" + b"a." * 30_000),
         ("yaml", b"[" * 60_000),
+        ("yaml", b"*" + b"a" * 60_000),
+        ("patches", b's{"spec": {"' + b"a" * 60_000 + b'": 1}}'),
+        ("patches", b'j[{"op": "test", "path": "/' + b"a/" * 30_000 + b'", "value": 1}]'),
+        ("paths", b"{" + b"." * 60_000 + b"name}"),
+        ("paths", b"{.a\x1b" + b"b" * 60_000),
+        ("go-templates", b"{{}{" * 16_000),
+        ("go-templates", b"{{- /* c */}x{{end}}" * 3_000),
+        ("kustomizations", b"*" + b"a" * 60_000),
+        ("configurations", b"*" + b"a" * 60_000),
+        ("bodies", b'j{"a' + b"b" * 60_000 + b'": 1, "a' + b"b" * 60_000 + b'": 2}'),
+        ("frames", b"\x01" + b"\x80\x03\x00\x01\x00\x00\x40\x00" * 8_000),
         ("yaml", b"a: &a [x]\n" + b"".join(b"b%d: [*a, *a]\n" % number for number in range(500))),
         ("csr-content", b"\x30\x82\xff\xff" * 1_000),
         ("bearer-header", b"Bearer rt_" + b"a" * 60_000),
@@ -121,11 +133,11 @@ def test_what_is_long_is_refused_in_a_line(name: str, data: bytes) -> None:
 
 
 def test_a_refusal_with_control_characters_is_a_fault() -> None:
-    from tests.fuzz.parsers import _refused
+    from tests.fuzz.parsers import refused
 
     for text in ("two\nlines", "red \x1b[31m", "\u202eback", "", "x" * 3_000):
         with pytest.raises(AssertionError):
-            _refused(text)
+            refused(text)
 
 
 def test_one_of_them_runs_as_a_command(capsys: pytest.CaptureFixture[str]) -> None:
@@ -139,5 +151,6 @@ def test_one_of_them_runs_as_a_command(capsys: pytest.CaptureFixture[str]) -> No
 def test_all_of_them_are_named() -> None:
     """Those of the specification; requests for certificates as PEM and as what lies in it."""
     names = ["selectors", "quantities", "continue-tokens", "names", "bearer-header", "identities", "csr", "csr-content", "yaml"]
-    assert [target.name for target in TARGETS] == names
+    others = ["bodies", "patches", "frames", "paths", "go-templates", "kustomizations", "configurations"]
+    assert [target.name for target in TARGETS] == names + others
     assert all(replace(target).corpus for target in TARGETS)

@@ -79,7 +79,7 @@ def test_what_kubectl_makes_of_its_flags_is_read() -> None:
 @pytest.mark.parametrize(
     ("body", "words"),
     [
-        (unknown("v1", "Secret", b""), "a Secret is not read as protobuf"),
+        (unknown("v1", "Secret", b""), 'kind "Secret" is not read as protobuf'),
         (unknown("v1", "Namespace", data(9, "x")), "field 9 of Namespace is not read as protobuf"),
         (unknown("v1", "Namespace", data(1, data(1, b"\xff"))), "a text is not UTF-8"),
         (unknown("v1", "Namespace", b"\x0a\x7f"), "ends in the middle of a field"),

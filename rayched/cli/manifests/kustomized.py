@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from rayched.api import kinds
+from rayched.api.errors import bounded_line
 from rayched.api.manifest import Document
 from rayched.api.patches import PatchFault, json_patch
 from rayched.api.selectors import SelectorError, parse_label_selector
@@ -31,6 +32,9 @@ _TARGET_FIELDS: Final = frozenset({"group", "version", "kind", "name", "namespac
 
 class KustomizeFault(ValueError):
     """A kustomization that cannot be built; one line."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(bounded_line(text))
 
 
 @dataclass(slots=True)

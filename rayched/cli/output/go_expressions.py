@@ -14,6 +14,8 @@ from rayched.cli.output.go_functions import FUNCTIONS, MISSING, GoFault, is_true
 from rayched.cli.output.json_path import PathFault
 
 DEPTH_MAX: Final = 32
+FIELDS_MAX: Final = 64
+"""Of one path; no document lies deeper."""
 _TOKEN: Final = re.compile(
     r"""\s*(?:(?P<string>"(?:[^"\\]|\\.)*"|`[^`]*`)|(?P<number>[-+]?\d{1,18}(?:\.\d{1,18})?)(?![\w.])"""
     r"""|(?P<variable>\$\w*)|(?P<field>\.\w+)|(?P<word>[A-Za-z_]\w*)|(?P<sign>:=|=|\(|\)|\||,|\.))"""
@@ -188,7 +190,10 @@ class _Tokens:
         return value
 
     def _fields_of(self, value: Value) -> Value:
+        begin = self._place
         while self._next()[0] == "field" and not self._next()[2]:
+            if self._place - begin == FIELDS_MAX:
+                raise self.fault(f"more than {FIELDS_MAX} fields lie in each other")
             value = _field(value, self._next()[1][1:])
             self._place += 1
         return value

@@ -25,10 +25,12 @@ from rayched.cli.output.json_path import PathFault
 
 _ACTION: Final = re.compile(
     r"""\{\{(?P<left>-(?=\s))?"""
-    r"""(?P<inner>\s*/\*.*?\*/\s*|(?:"(?:[^"\\\n]|\\.)*"|`[^`]*`|(?!\}\})[^"`])*?)"""
+    r"""(?P<inner>(?:"(?:[^"\\\n]|\\.)*"|`[^`]*`|(?!\}\})[^"`])*?)"""
     r"""(?P<right>(?<=\s)-)?\}\}""",
     re.DOTALL,
 )
+_COMMENT: Final = re.compile(r"\{\{(?P<left>-(?=\s))?\s*/\*")
+_COMMENT_END: Final = re.compile(r"\*/\s*(?P<right>(?<=\s)-)?\}\}")
 _OPENING: Final = ("if", "range", "with")
 _UNKNOWN: Final = ("define", "template", "block")
 
@@ -136,21 +138,24 @@ class _Parser:
 def _parts(text: str) -> Iterator[tuple[str, bool]]:
     """Texts and actions, each with whether it is an action; white space is trimmed where an action says so."""
     place, trims = 0, False
-    for found in _ACTION.finditer(text):
-        before = text[place : found.start()]
+    while (begin := text.find("{{", place)) >= 0:
+        comment = _COMMENT.match(text, begin)
+        opened = comment or _ACTION.match(text, begin)
+        closed = opened if comment is None else _end_of_comment(text, comment.end())
+        if opened is None or closed is None:
+            raise PathFault(f"{text[begin:][:40]!r} is not closed")
+        before = text[place:begin]
         before = before.lstrip() if trims else before
-        yield _closed(before.rstrip() if found["left"] else before), False
-        inner = found["inner"].strip()
-        if not (inner.startswith("/*") and inner.endswith("*/")):
-            yield inner, True
-        place, trims = found.end(), bool(found["right"])
-    yield _closed(text[place:].lstrip() if trims else text[place:]), False
+        yield before.rstrip() if opened["left"] else before, False
+        if comment is None:
+            yield opened["inner"].strip(), True
+        place, trims = closed.end(), bool(closed["right"])
+    yield text[place:].lstrip() if trims else text[place:], False
 
 
-def _closed(part: str) -> str:
-    if "{{" in part:
-        raise PathFault(f"{part[part.index('{{') :][:40]!r} is not closed")
-    return part
+def _end_of_comment(text: str, begin: int) -> re.Match[str] | None:
+    end = text.find("*/", begin)
+    return None if end < 0 else _COMMENT_END.match(text, end)
 
 
 def _action(part: str, word: str, known: set[str]) -> Node:

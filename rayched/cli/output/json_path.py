@@ -15,6 +15,8 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
+from rayched.api.errors import bounded_line
+
 _NAME: Final = re.compile(r"\.((?:[^.\[\]{}\\*]|\\.)(?:[^.\[\]{}\\]|\\.)*)")
 _KEYS: Final = re.compile(r"""\[((?:'[^']*'|"[^"]*")(?:\s*,\s*(?:'[^']*'|"[^"]*"))*)\]""")
 _INDEXES: Final = re.compile(r"\[(-?\d{1,9}(?:\s*,\s*-?\d{1,9})*)\]")
@@ -40,6 +42,9 @@ Finder = Callable[[Any], list[Any]]
 
 class PathFault(ValueError):
     """A text that is no path; one line."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(bounded_line(text))
 
 
 def compiled(text: str) -> Finder:
@@ -78,13 +83,15 @@ def _follow(document: Any, steps: Sequence[Step]) -> list[Any]:
 
 
 def _steps(path: str, text: str) -> Iterator[Step]:
-    place = 0
+    place, last = 0, None
     while place < len(path):
         for pattern, make in _FORMS:
             match = pattern.match(path, place)
             if match is not None:
-                yield make(match)
-                place = match.end()
+                # All that is below what is below is no more, but each time more often.
+                if not (make is _deep and last is _deep):
+                    yield make(match)
+                place, last = match.end(), make
                 break
         else:
             raise PathFault(f"{text!r}: cannot be read from {path[place:][:40]!r} on")
