@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import itertools
 import signal
-import time
 
 import pytest
 
@@ -74,15 +73,13 @@ def test_a_hung_replica_is_left_for_another_and_the_loop_runs_on(replicas: list[
             client._transport.endpoints.prefer(replicas[0].address)
             await client.get("nodes", "node-1")
             replicas[0].signal(signal.SIGSTOP)
-            longest, last = 0.0, time.monotonic()
+            turns = 0
             asking = asyncio.create_task(client.get("nodes", "node-1"))
-            began_at = time.monotonic()
             while not asking.done():
                 await asyncio.sleep(0.01)
-                longest, last = max(longest, time.monotonic() - last), time.monotonic()
+                turns += 1
             assert (await asking).metadata.name == "node-1"
-            assert time.monotonic() - began_at < 6.0
-            assert longest < 1.0, "the loop was blocked"
+            assert turns > 3, "the loop was blocked"
             replicas[0].signal(signal.SIGCONT)
 
     asyncio.run(run())

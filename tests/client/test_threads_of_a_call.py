@@ -6,6 +6,8 @@ import os
 import subprocess
 import sys
 
+from tests.patience import least
+
 CALLS = 200
 PROGRAM = f"""
 import asyncio, threading
@@ -96,6 +98,9 @@ def test_no_thread_of_grpcs_own_is_woken_for_a_call() -> None:
 
 
 def test_a_server_that_comes_late_is_found_by_calls_that_fail_at_once() -> None:
-    done = subprocess.run([sys.executable, "-c", RETRIES], capture_output=True, text=True, timeout=60, check=True)
+    def seconds() -> float:
+        done = subprocess.run([sys.executable, "-c", RETRIES], capture_output=True, text=True, timeout=60, check=True)
+        return float(done.stdout)
+
     # gRPC itself looks after a connection that nobody waits for every 5 s.
-    assert float(done.stdout) < 4.0
+    assert least(seconds, 4.0) < 4.0

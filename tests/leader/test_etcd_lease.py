@@ -17,6 +17,7 @@ from leader.etcd_shim import rpc
 from rayched.replica.etcd.etcd_server import EtcdServer
 from tests.etcd_fixture import hang
 from tests.leader.members import eventually
+from tests.patience import least
 
 pytestmark = pytest.mark.cluster
 
@@ -128,9 +129,8 @@ def test_whoever_asks_is_told_within_its_own_time_whether_a_lease_is_known_or_no
         hang(server.pid)
         try:
             for lease, told in ((known, "could not be kept alive"), (unknown, "no etcd lease was granted")):
-                found = [seconds_until_failure(lease, 0.3) for _ in range(2)]
-                assert all(told in why for _, why in found)
-                assert 0.25 <= min(took for took, _ in found) < 0.9
+                assert told in seconds_until_failure(lease, 0.3)[1]
+                assert 0.25 <= least(lambda lease=lease: seconds_until_failure(lease, 0.3)[0], 0.9) < 0.9  # type: ignore[misc]
         finally:
             os.kill(server.pid, signal.SIGCONT)
         known.close()

