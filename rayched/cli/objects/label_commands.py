@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Annotated
 
 import typer
@@ -10,6 +11,7 @@ import typer
 from rayched.cli.connection import acting, overwrite_hint
 from rayched.cli.manifests.named_manifests import objects_of
 from rayched.cli.objects.dry_runs import would_change
+from rayched.cli.option_groups import with_option_groups
 from rayched.cli.options import (
     All,
     DryRunBy,
@@ -28,17 +30,28 @@ from rayched.client.client import Client
 from rayched.client.edits import annotation_edit, label_edit
 
 
+@dataclass(frozen=True, kw_only=True)
+class PairOptions:
+    """What both commands take."""
+
+    filename: OfManifests = None
+    recursive: Recursive = False
+    namespace: Namespace = ""
+    server: Server = None
+    overwrite: Overwrite = False
+    selector: Selector = ""
+    every: All = False
+    list_pairs: ListPairs = False
+    dry_run: DryRunOption = DryRunBy.none
+
+
+Change = Callable[[Client, NamedObject, dict[str, str], list[str]], str]
+"""Sets and removes pairs of an object, or judges that; what to say of it."""
+
+
+@with_option_groups({"options": PairOptions})
 def label(
-    words: Annotated[list[str] | None, typer.Argument(metavar="OBJECT|LABEL", hidden=True)] = None,
-    filename: OfManifests = None,
-    recursive: Recursive = False,
-    namespace: Namespace = "",
-    server: Server = None,
-    overwrite: Overwrite = False,
-    selector: Selector = "",
-    every: All = False,
-    list_labels: ListPairs = False,
-    dry_run: DryRunOption = DryRunBy.none,
+    words: Annotated[list[str] | None, typer.Argument(metavar="OBJECT|LABEL", hidden=True)] = None, *, options: PairOptions
 ) -> None:
     """Set and remove labels of objects.
 
@@ -49,35 +62,21 @@ def label(
       rayched label -f pod.yaml tier=db
       rayched label pod web-0 --list
     """
-    texts, found = _chosen(words or (), filename, recursive, namespace, selector, every)
-    add, remove = ({}, list[str]()) if list_labels and not texts else labels(texts)
-    with acting(server) as (client, failures):
-        if list_labels:
-            print_pairs(client, found(client), "labels")
-            if not texts:
-                return
-        for target in some(found(client)):
-            with failures.told(overwrite_hint):
-                if dry_run is DryRunBy.none:
-                    changed = client.label(
-                        target.kind, target.name, target.namespace, add=add, remove=remove, overwrite=overwrite
-                    ).changed
-                else:
-                    changed = would_change(client, target, label_edit(add, remove, overwrite), dry_run)
-                out(f"{target} {('labeled' if add else 'unlabeled') if changed else 'not labeled'}{dry_run.suffix}")
+
+    def change(client: Client, target: NamedObject, add: dict[str, str], remove: list[str]) -> str:
+        if options.dry_run is DryRunBy.none:
+            place = (target.kind, target.name, target.namespace)
+            changed = client.label(*place, add=add, remove=remove, overwrite=options.overwrite).changed
+        else:
+            changed = would_change(client, target, label_edit(add, remove, options.overwrite), options.dry_run)
+        return ("labeled" if add else "unlabeled") if changed else "not labeled"
+
+    _change("label", words or (), options, change)
 
 
+@with_option_groups({"options": PairOptions})
 def annotate(
-    words: Annotated[list[str] | None, typer.Argument(metavar="OBJECT|ANNOTATION", hidden=True)] = None,
-    filename: OfManifests = None,
-    recursive: Recursive = False,
-    namespace: Namespace = "",
-    server: Server = None,
-    overwrite: Overwrite = False,
-    selector: Selector = "",
-    every: All = False,
-    list_annotations: ListPairs = False,
-    dry_run: DryRunOption = DryRunBy.none,
+    words: Annotated[list[str] | None, typer.Argument(metavar="OBJECT|ANNOTATION", hidden=True)] = None, *, options: PairOptions
 ) -> None:
     """Set and remove annotations of objects.
 
@@ -86,35 +85,42 @@ def annotate(
       rayched annotate pods -l app=web note- --overwrite
       rayched annotate -f web.yaml owner=ada
     """
-    texts, found = _chosen(words or (), filename, recursive, namespace, selector, every)
-    add, remove = ({}, list[str]()) if list_annotations and not texts else labels(texts, "annotation")
-    with acting(server) as (client, failures):
-        if list_annotations:
-            print_pairs(client, found(client), "annotations")
+
+    def change(client: Client, target: NamedObject, add: dict[str, str], remove: list[str]) -> str:
+        if options.dry_run is DryRunBy.none:
+            place = (target.kind, target.name, target.namespace)
+            client.annotate(*place, add=add, remove=remove, overwrite=options.overwrite)
+        else:
+            would_change(client, target, annotation_edit(add, remove, options.overwrite), options.dry_run)
+        return "annotated"
+
+    _change("annotation", words or (), options, change)
+
+
+def _change(what: str, words: Sequence[str], options: PairOptions, change: Change) -> None:
+    texts, found = _chosen(words, options)
+    add, remove = ({}, list[str]()) if options.list_pairs and not texts else labels(texts, what)
+    with acting(options.server) as (client, failures):
+        if options.list_pairs:
+            print_pairs(client, found(client), f"{what}s")
             if not texts:
                 return
         for target in some(found(client)):
             with failures.told(overwrite_hint):
-                if dry_run is DryRunBy.none:
-                    client.annotate(target.kind, target.name, target.namespace, add=add, remove=remove, overwrite=overwrite)
-                else:
-                    would_change(client, target, annotation_edit(add, remove, overwrite), dry_run)
-                out(f"{target} annotated{dry_run.suffix}")
+                out(f"{target} {change(client, target, add, remove)}{options.dry_run.suffix}")
 
 
-def _chosen(
-    words: Sequence[str], filename: list[str] | None, recursive: bool, namespace: str, selector: str, every: bool
-) -> tuple[Sequence[str], Callable[[Client], Iterable[NamedObject]]]:
+def _chosen(words: Sequence[str], options: PairOptions) -> tuple[Sequence[str], Callable[[Client], Iterable[NamedObject]]]:
     """The texts of the changes, and what finds the objects that they are for."""
-    if not words and not filename:
+    if not words and not options.filename:
         wrong("name what to change: TYPE NAME, TYPE/NAME, or -f FILE")
-    wanted, texts = named_and_changes(words, named_elsewhere=bool(filename))
-    if not filename:
-        place = namespace or DEFAULT_NAMESPACE
-        return texts, lambda client: targets(client, wanted, place, selector, every)
-    if selector or every:
+    wanted, texts = named_and_changes(words, named_elsewhere=bool(options.filename))
+    if not options.filename:
+        place = options.namespace or DEFAULT_NAMESPACE
+        return texts, lambda client: targets(client, wanted, place, options.selector, options.every)
+    if options.selector or options.every:
         wrong("-f cannot be combined with a selector or --all")
-    named = list(objects_of(filename, "", namespace, recursive))
+    named = list(objects_of(options.filename, "", options.namespace, options.recursive))
     return texts, lambda _: named
 
 
