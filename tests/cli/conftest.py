@@ -85,14 +85,24 @@ def namespace(rayched: Commands) -> Iterator[str]:
     found = f"space-{next(_numbers)}"
     rayched.ok("apply", "-f", "-", stdin=f"{{apiVersion: v1, kind: Namespace, metadata: {{name: {found}}}}}")
     yield found
+    # What makes pods may have made more since they were listed, and the leader removes groups once their last member has gone.
+    wait_until(lambda: _is_removed(rayched.client, found), "the namespace is empty, and has gone")
+
+
+def _is_removed(client: Client, namespace: str) -> bool:
+    """Deletes what is in it, what makes pods first, and then the namespace itself."""
     with ThreadPoolExecutor(16) as threads:
-        for kind in kinds.KINDS:
+        for kind in reversed(kinds.KINDS):
             if kind.namespaced and kind is not kinds.EVENT:
-                names = [item.metadata.name for item in rayched.client.list(kind, namespace=found)]
-                list(threads.map(partial(_delete, rayched.client, kind, found), names))
-    # The leader removes groups once their last member has gone.
-    wait_until(lambda: not list(rayched.client.list(kinds.POD_GROUP, namespace=found)), "no group is left")
-    rayched.client.delete(kinds.NAMESPACE, found)
+                names = [item.metadata.name for item in client.list(kind, namespace=namespace)]
+                list(threads.map(partial(_delete, client, kind, namespace), names))
+    try:
+        client.delete(kinds.NAMESPACE, namespace)
+    except ApiError as problem:
+        if problem.code is not grpc.StatusCode.FAILED_PRECONDITION:
+            raise
+        return False
+    return True
 
 
 def _delete(client: Client, kind: Kind, namespace: str, name: str) -> None:
