@@ -16,6 +16,7 @@ from contextlib import contextmanager
 import grpc
 
 from rayched.cli.context_option import chosen_context
+from rayched.cli.options import DryRunBy
 from rayched.cli.printing import fail, note, wrong
 from rayched.cli.verbosity import verbose, words_of
 from rayched.client.client import Client
@@ -105,6 +106,11 @@ def acting(server: str | None) -> Iterator[tuple[Client, ObjectFailures]]:
     with connected(server) as client:
         yield client, failures
     failures.end()
+
+
+def patience_of(dry_run: DryRunBy) -> float | None:
+    """`listens_seconds` of a command that makes objects: what is judged here alone is asked of nobody."""
+    return None if dry_run is DryRunBy.client else LISTENS_SECONDS
 
 
 def overwrite_hint(error: ApiError) -> str:

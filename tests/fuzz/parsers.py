@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -37,6 +37,8 @@ from rayched.server.watching.selection import select
 from rayched.v1.services_pb2 import ContinueToken
 
 REFUSAL_CHARACTERS_MAX: Final = 2_000
+_REFUSALS_MAX: Final = 100
+"""Of one input are looked at."""
 NOW: Final = 1_800_000_000.0
 _CONTROL: Final = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 _NUMBER: Final = re.compile(r"[0-9]+")
@@ -58,6 +60,12 @@ class ParserTarget:
 def text_of(data: bytes) -> str:
     """As gRPC hands texts over: what is no UTF-8 never comes so far."""
     return data.decode(errors="replace")
+
+
+def all_refused(said: Sequence[object]) -> str:
+    """The same of several refusals: what the first is about."""
+    first, *_ = [refused(one) for one in said[:_REFUSALS_MAX]]
+    return first
 
 
 def refused(said: object) -> str:
@@ -245,9 +253,7 @@ def check_yaml(data: bytes) -> str:
     except TextError as error:
         return refused(error)
     except ManifestErrors as error:
-        for one in error.errors[:100]:
-            refused(one)
-        return f"{len(error.errors) > 1} {refused(error.errors[0])}"
+        return f"{len(error.errors) > 1} {all_refused(error.errors)}"
     objects = [one.object for one in found]
     again: list[Any] = [one.object for one in read_text(write_text(objects), "its own writing")] if objects else []
     assert again == objects, "what was read and written is read as something else"

@@ -27,7 +27,7 @@ from rayched.gateway.protobuf_bodies import CONTENT_TYPE, PREFIX
 from rayched.gateway.spdy_frames import SpdyFault, SpdyReader, SpdyWriter
 from rayched.gateway.statuses import StatusFailure
 from rayched.plugins.in_tree import IN_TREE
-from tests.fuzz.parsers import ParserTarget, refused, text_of
+from tests.fuzz.parsers import ParserTarget, all_refused, refused, text_of
 
 _POD: Final = """apiVersion: v1
 kind: Pod
@@ -86,9 +86,7 @@ def check_patch(data: bytes) -> str:
     try:
         item = read_object(after).object
     except ManifestErrors as error:
-        for one in error.errors[:100]:
-            refused(one)
-        return refused(error.errors[0])
+        return all_refused(error.errors)
     assert read_object(write_object(item)).object == item
     return f"{data[:1]!r} {len(json.dumps(after)) // 100}"
 
@@ -178,11 +176,9 @@ def check_configuration(data: bytes) -> str:
     try:
         loaded = load(text_of(data), "a file", IN_TREE)
     except ConfigurationErrors as errors:
-        for one in errors.errors[:100]:
-            refused(one)
-        return refused(errors.errors[0])
-    for warning in loaded.warnings[:100]:
-        refused(warning)
+        return all_refused(errors.errors)
+    if loaded.warnings:
+        all_refused(loaded.warnings)
     return f"{len(loaded.profiles)} profiles"
 
 

@@ -9,7 +9,7 @@ import typer
 
 from rayched.api import kinds
 from rayched.api.kinds import AnyObject
-from rayched.cli.connection import LISTENS_SECONDS, ObjectFailures, connected
+from rayched.cli.connection import ObjectFailures, connected, patience_of
 from rayched.cli.manifests.named_manifests import judged_here, named_manifests, namespace_hint
 from rayched.cli.options import DryRunBy, DryRunOption, Files, Kustomize, Namespace, Recursive, Server
 from rayched.cli.output.output_formats import OutputOption, output_format
@@ -53,7 +53,7 @@ def create(
         made = [(result.object, result.source) for result in results]
     failures = ObjectFailures()
     printed: list[AnyObject] = []
-    with connected(server, listens_seconds=None if dry_run is DryRunBy.client else LISTENS_SECONDS) as client:
+    with connected(server, listens_seconds=patience_of(dry_run)) as client:
         for item, source in made:
             with failures.told(_hint, source):
                 found = created(client, item, dry_run)

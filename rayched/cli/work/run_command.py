@@ -10,7 +10,7 @@ import grpc
 import typer
 
 from rayched.api.kinds import JOB, AnyObject, Kind, of_message, wrap
-from rayched.cli.connection import LISTENS_SECONDS, connected
+from rayched.cli.connection import connected, patience_of
 from rayched.cli.objects.create_command import created
 from rayched.cli.options import DryRunBy, DryRunOption, NamespaceOfPod, Server, pairs_of, seconds_of
 from rayched.cli.output.output_formats import OutputOption, output_format
@@ -80,7 +80,7 @@ def run(
     pod = _pod(name, restart, image, command or (), env or (), pairs_of("--labels", labels), pairs_of("--requests", requests))
     item = _several(pod, namespace, count, parallelism, hold) if count else _single(pod, namespace, hold)
     kind = of_message(item)
-    with connected(server, listens_seconds=None if dry_run is DryRunBy.client else LISTENS_SECONDS) as client:
+    with connected(server, listens_seconds=patience_of(dry_run)) as client:
         made = created(client, wrap(item), dry_run)
         if is_left:
             if output:
