@@ -129,7 +129,9 @@ def main() -> None:
     try:
         code = app(prog_name="rayched", standalone_mode=False)
     except (KeyboardInterrupt, typer.Abort):
-        # The second one where a question was asked.
+        # The second one where a question was asked. The terminal has written ^C, and its prompt begins a line.
+        if sys.stderr.isatty():
+            sys.stderr.write("\n")
         raise SystemExit(130) from None
     except BrokenPipeError:
         # Whoever read our output has seen enough; nothing may be written at exit either.

@@ -14,7 +14,7 @@ import sys
 import traceback
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, NoReturn, TextIO
 
 from rayched.api import printable
 
@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 
 GAP = 3
 """Blanks between columns, as kubectl has."""
+
+_FOLDED_MIN = 20
+"""Characters that a last column has on the terminal, at least, to be folded there."""
 
 _CLEAR = "\x1b[H\x1b[J"
 
@@ -75,25 +78,52 @@ def _write(text: str) -> None:
 def note(text: str) -> None:
     """Something a person may want to know, in one line; not part of the result.
 
-    An error or a warning that is longer than the terminal is broken between words, so that names stay whole.
+    One that is longer than the terminal is broken between words, so that names stay whole.
     """
-    line = shown(text)
-    if sys.stderr.isatty() and line.lower().startswith(("error: ", "warning: ")):
-        line = _wrapped(line)
-    _say(line)
+    _say(broken_between_words(shown(text), sys.stderr))
 
 
-def _wrapped(line: str) -> str:
+def out_sentence(text: str, indent: str = "") -> None:
+    """A result in words, in one line; one that is longer than the terminal is broken between words."""
+    out(broken_between_words(shown(text), sys.stdout, indent))
+
+
+def broken_between_words(line: str, stream: TextIO, indent: str = "") -> str:
+    """`line` behind `indent`, in lines as wide as the terminal that `stream` is; as it is where that is none."""
+    return _filled(line, _columns(stream), indent, indent) if stream.isatty() else indent + line
+
+
+def folded(line: str, start: int) -> str:
+    """A line of a table whose last column begins at `start`; where it is longer than the terminal, that column is folded.
+
+    It stays as it is where too little of the column is on the terminal: then the table is wide, and no fold helps.
+    """
+    if len(line) <= start or not sys.stdout.isatty():
+        return line
+    columns = _columns(sys.stdout)
+    if len(line) <= columns or columns - start < _FOLDED_MIN:
+        return line
+    return _filled(line[start:], columns, line[:start], " " * start)
+
+
+def _columns(stream: TextIO) -> int:
     # Not at the top: most commands break nothing.
     import shutil
-    import textwrap
 
-    width = shutil.get_terminal_size().columns
+    columns = shutil.get_terminal_size().columns
     if not os.environ.get("COLUMNS"):
         # Where results go into a pipe, only standard error knows how wide the terminal is.
         with suppress(OSError, ValueError):
-            width = os.get_terminal_size(sys.stderr.fileno()).columns or width
-    return textwrap.fill(line, width, break_long_words=False, break_on_hyphens=False)
+            columns = os.get_terminal_size(stream.fileno()).columns or columns
+    return columns
+
+
+def _filled(text: str, columns: int, first: str, others: str) -> str:
+    import textwrap
+
+    return textwrap.fill(
+        text, columns, initial_indent=first, subsequent_indent=others, break_long_words=False, break_on_hyphens=False
+    )
 
 
 def _say(text: str) -> None:
@@ -143,15 +173,16 @@ def widths(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> list[int]:
     return found
 
 
-def line(row: Sequence[str], column_widths: Sequence[int]) -> str:
-    """One row of a plain table; the last column is not padded."""
+def line(row: Sequence[str], column_widths: Sequence[int], indent: str = "") -> str:
+    """One row of a plain table; the last column is not padded, and folded on a terminal."""
     cells = [shown(cell) for cell in row]
     padded = [cell.ljust(width + GAP) for cell, width in zip(cells, column_widths, strict=True)]
-    return "".join([*padded[:-1], cells[-1]])
+    before = "".join([indent, *padded[:-1]])
+    return folded(before + cells[-1], len(before))
 
 
 def plain_table(headings: Sequence[str], rows: Sequence[Sequence[str]], *, show_headings: bool = True) -> None:
-    """A table in kubectl's looks: no lines, never folded."""
+    """A table in kubectl's looks, without lines."""
     table = [headings, *rows] if show_headings else rows
     column_widths = widths(["" for _ in headings], table)
     if table:

@@ -6,7 +6,7 @@ import io
 
 import pytest
 
-from rayched.cli.printing import GrowingTable, counted, note, plain_table
+from rayched.cli.printing import GrowingTable, counted, note, out_sentence, plain_table
 
 
 def test_columns_are_as_wide_as_what_is_in_them_and_three_apart(capsys: pytest.CaptureFixture[str]) -> None:
@@ -47,7 +47,7 @@ def test_one_is_no_plural(count: int, text: str) -> None:
 
 
 class Terminal(io.StringIO):
-    """A standard error that somebody looks at."""
+    """An output that somebody looks at."""
 
     def isatty(self) -> bool:
         return True
@@ -56,8 +56,8 @@ class Terminal(io.StringIO):
 LONG = "pods web-0-of-a-rather-long-name: no node of 12 has room for so many, and none will have in time"
 
 
-@pytest.mark.parametrize("before", ["error: ", "warning: ", "Warning: "])
-def test_errors_and_warnings_break_between_words_on_a_terminal(monkeypatch: pytest.MonkeyPatch, before: str) -> None:
+@pytest.mark.parametrize("before", ["error: ", "warning: ", ""])
+def test_notes_break_between_words_on_a_terminal(monkeypatch: pytest.MonkeyPatch, before: str) -> None:
     monkeypatch.setenv("COLUMNS", "40")
     monkeypatch.setattr("sys.stderr", terminal := Terminal())
     note(before + LONG)
@@ -78,3 +78,45 @@ def test_in_a_pipe_an_error_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys:
     monkeypatch.setenv("COLUMNS", "40")
     note(f"error: {LONG}")
     assert capsys.readouterr().err == f"error: {LONG}\n"
+
+
+def test_a_sentence_breaks_between_words_on_a_terminal_behind_its_indent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    monkeypatch.setattr("sys.stdout", terminal := Terminal())
+    out_sentence(LONG, "  ")
+    lines = terminal.getvalue().splitlines()
+    assert len(lines) > 2 and max(map(len, lines)) <= 40
+    assert all(line.startswith("  ") and not line.startswith("   ") for line in lines)
+    assert " ".join(line.strip() for line in lines) == LONG
+
+
+ROWS = [["pod/web-0", LONG], ["pod/a", "short"]]
+
+
+def test_the_last_column_of_a_table_is_folded_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    monkeypatch.setattr("sys.stdout", terminal := Terminal())
+    plain_table(["OBJECT", "MESSAGE"], ROWS)
+    GrowingTable(2).print([["OBJECT", "MESSAGE"], *ROWS])
+    lines = terminal.getvalue().splitlines()
+    assert lines[: len(lines) // 2] == lines[len(lines) // 2 :] and max(map(len, lines)) <= 40
+    heading, first, *more, last = lines[: len(lines) // 2]
+    assert (heading, last) == ("OBJECT      MESSAGE", "pod/a       short")
+    assert len(more) > 2 and all(line.startswith(" " * 12) for line in more)
+    assert " ".join([first[12:], *(line.strip() for line in more)]) == LONG
+
+
+@pytest.mark.parametrize("columns", ["30", "1000"])
+def test_a_table_stays_as_it_is_where_its_last_column_has_no_room_or_all_of_it(
+    columns: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", columns)
+    monkeypatch.setattr("sys.stdout", terminal := Terminal())
+    plain_table(["OBJECT", "MESSAGE"], ROWS)
+    assert terminal.getvalue().splitlines()[1] == f"pod/web-0   {LONG}"
+
+
+def test_in_a_pipe_a_sentence_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    out_sentence(f"{LONG}\x1b[31m\nred", "  ")
+    assert capsys.readouterr().out == f"  {LONG}\\u001b[31m\\nred\n"

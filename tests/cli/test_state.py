@@ -35,8 +35,12 @@ def test_up_goes_on_with_what_there_is_and_fresh_and_reset_are_rid_of_it(tmp_pat
             # With the context of the first start.
             assert run_here(pods).lines == found, option
             assert up.end(signal.SIGTERM, START_SECONDS_MAX) == 0
-    # One line on the etcd that is there, where it is one to warn about, and after the start.
-    assert len([line for line in (tmp_path / "next").read_text().splitlines() if "etcd" in line.lower()]) <= 1
+    # One line against the etcd that is there, where it is one to warn about, and after the start.
+    said = (tmp_path / "next").read_text().splitlines()
+    warnings = [line for line in said if line.startswith("warning: etcd")]
+    assert len(warnings) <= 1 and said.index(next(line for line in said if line.startswith("etcd is at"))) < min(
+        map(said.index, warnings), default=len(said)
+    )
     assert (tmp_path / "up" / "etcd").exists()
     asked = run_here(["reset"], None, home)
     assert asked.code == 2 and "--yes says that you want that" in asked.errors[0]

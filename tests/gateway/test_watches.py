@@ -194,7 +194,10 @@ def test_the_first_gateway_that_listens_is_the_current_one(tmp_path_factory: pyt
         urls = [f"http://127.0.0.1:{one.getsockname()[1]}" for one in (silent, listening, silent)]
         written = run_here(["kubeconfig", "-o", str(file), "--gateway", ",".join(urls)])
     assert yaml.safe_load(file.read_text())["current-context"] == "rayched-1"
-    assert written.errors[-1].endswith(f"when that is lost: kubectl --kubeconfig {file} config use-context rayched-2")
+    assert written.errors[-2:] == [
+        "kubectl asks one replica; when that is lost",
+        f"  kubectl --kubeconfig {file} config use-context rayched-2",
+    ]
 
 
 def test_the_stream_has_the_client_of_the_sdk_as_its_measure(rayched: Commands, url: str, namespace: str) -> None:

@@ -17,7 +17,7 @@ from rayched.cli import printing
 from rayched.cli.cluster.port_options import check_ports
 from rayched.cli.cluster.real_work import RUNS_PODS, RealWork, WorkFound
 from rayched.cli.cluster.rehearsal import Rehearsal, RehearsalFailed, apply_all, scratch_directory
-from rayched.cli.cluster.up_command import kubeconfig_command, page_address, ui_command
+from rayched.cli.cluster.up_command import kubeconfig_command, page_address, tell_ended, ui_command
 from rayched.cli.manifests.named_manifests import read_manifests
 from rayched.cli.nodes.real_nodes import RealNodes
 from rayched.cli.printing import fail, note, out, wrong
@@ -244,5 +244,7 @@ def _stay(rehearsal: Rehearsal) -> None:
     cluster = rehearsal.cluster
     kill = f"kill -9 {pid}".ljust(46)
     out(_KEPT.format(addresses=", ".join(cluster.addresses), kill=kill, kubeconfig=kubeconfig_command(cluster)))
+    ended = set[int]()
     while True:
         time.sleep(1.0)
+        tell_ended(cluster, ended)

@@ -130,12 +130,14 @@ def kubeconfig(
         wrong(f"--output {output}: is there already; name a new file, and $KUBECONFIG can list both")
     except OSError as error:
         fail(f"--output {output}: cannot be written ({error.strerror or error})")
-    note(f"wrote {output}; use it with: kubectl --kubeconfig {output} get pods")
+    note(f"wrote {output}; use it with")
+    note(f"  kubectl --kubeconfig {output} get pods")
     if current is None:
         note(f"warning: no gateway listens at {', '.join(urls)} now")
     elif len(urls) > 1:
         other = context_name((current + 1) % len(urls))
-        note(f"kubectl asks one replica; when that is lost: kubectl --kubeconfig {output} config use-context {other}")
+        note("kubectl asks one replica; when that is lost")
+        note(f"  kubectl --kubeconfig {output} config use-context {other}")
 
 
 def _first_that_listens(urls: list[str]) -> int | None:

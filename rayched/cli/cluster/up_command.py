@@ -16,7 +16,7 @@ from rayched.cli.cluster.cluster_options import ClusterOptions, DataDir
 from rayched.cli.cluster.port_options import PortOptions
 from rayched.cli.option_groups import with_option_groups
 from rayched.cli.options import seconds_of
-from rayched.cli.printing import counted, fail, fail_all, note, out, wrong
+from rayched.cli.printing import broken_between_words, counted, fail, fail_all, note, out, shown, wrong
 from rayched.client.contexts import NO_CONTEXT, ContextError, current_context
 from rayched.client.errors import ApiError
 from rayched.controllers.node_settings import NodeSettingsError
@@ -112,7 +112,8 @@ def reset(
     if not yes:
         if not sys.stdin.isatty():
             wrong(f"this removes {directory} with all nodes and pods of its cluster; --yes says that you want that")
-        if not typer.confirm(f"Remove {directory} with all nodes and pods of its cluster?", err=True):
+        question = f"Remove {shown(str(directory))} with all nodes and pods of its cluster?"
+        if not typer.confirm(broken_between_words(question, sys.stderr), err=True):
             note("nothing was removed")
             raise SystemExit(1)
     _remove(directory)
@@ -208,13 +209,13 @@ def _stay(cluster: LocalCluster, pki: LocalPki | None) -> NoReturn:
     while True:
         time.sleep(_POLL_SECONDS)
         cluster.check()
-        _tell_ended(cluster, ended)
+        tell_ended(cluster, ended)
         if pki is not None and time.monotonic() - looked_at > _RENEW_LOOK_SECONDS:
             looked_at = time.monotonic()
             _renew(pki)
 
 
-def _tell_ended(cluster: LocalCluster, told: set[int]) -> None:
+def tell_ended(cluster: LocalCluster, told: set[int]) -> None:
     """Whoever kills a replica to see what happens sees it here as well. `told`: by number, those that were told of before."""
     for replica in cluster.replicas:
         if not replica.running and replica.number not in told:

@@ -10,9 +10,10 @@ from rayched.api import kinds
 from rayched.api.columns import NONE, event_interval, event_time, node_status, pod_status
 from rayched.api.kinds import AnyObject
 from rayched.api.manifest import write_text
-from rayched.api.quantity import milli_value, value
+from rayched.api.quantity import canonical, milli_value, value
 from rayched.api.resources import pod_requests
 from rayched.api.termination import FINAL_PHASES
+from rayched.cli.objects.describing_groups import group_lines
 from rayched.cli.objects.describing_makers import maker_lines
 from rayched.cli.objects.description_lines import container, field, listed, mapping, quantities, shown_annotations, table
 from rayched.cli.scheduling.schedulers import missing_scheduler
@@ -21,9 +22,9 @@ from rayched.client.client import Client
 from rayched.client.errors import ApiError
 from rayched.v1.core_pb2 import Event, Node, Pod, ReplicationController, Taint, Toleration
 from rayched.v1.meta_pb2 import Quantity
-from rayched.v1.workloads_pb2 import Job, ReplicaSet, StatefulSet
+from rayched.v1.workloads_pb2 import Job, PodGroup, ReplicaSet, StatefulSet
 
-_MIB = 1 << 20
+_KIB = 1 << 10
 
 
 def describe(client: Client, item: AnyObject, now: float) -> str:
@@ -35,6 +36,8 @@ def describe(client: Client, item: AnyObject, now: float) -> str:
             lines = _node(client, item)
         case ReplicaSet() | StatefulSet() | ReplicationController() | Job():
             lines = maker_lines(client, item)
+        case PodGroup():
+            lines = group_lines(client, item)
         case _:
             lines = write_text([kinds.wrap(item)]).rstrip("\n").splitlines()
     return "\n".join([*lines, *_events(client, item, now)])
@@ -159,9 +162,9 @@ def _value(name: str, quantity: Quantity) -> int:
 def _amount(name: str, amount: int) -> str:
     if name == "cpu":
         return f"{amount}m" if amount % 1000 else str(amount // 1000)
-    if name in ("memory", "ephemeral-storage") and amount % _MIB == 0 and amount:
-        return f"{amount // _MIB}Mi"
-    return str(amount)
+    if (name != "memory" and name != "ephemeral-storage") or amount % _KIB:
+        return str(amount)
+    return canonical(f"{amount // _KIB}Ki")
 
 
 def _percent(part: int, whole: int) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from rayched.api.columns import NONE
 from rayched.api.names import LAST_APPLIED
 from rayched.cli import printing
-from rayched.cli.printing import shown
+from rayched.cli.printing import folded, shown
 from rayched.v1.core_pb2 import Container, ContainerPort
 from rayched.v1.meta_pb2 import ObjectMeta, Quantity
 
@@ -33,12 +33,12 @@ def _port(port: ContainerPort) -> str:
 
 
 def field(name: str, text: str) -> str:
-    return f"{name}:".ljust(_WIDTH) + shown(text)
+    return folded(f"{name}:".ljust(_WIDTH) + shown(text), _WIDTH)
 
 
 def listed(name: str, texts: Iterable[str]) -> list[str]:
     found = list(texts) or [NONE]
-    return [field(name, found[0]), *(" " * _WIDTH + shown(text) for text in found[1:])]
+    return [field(name, found[0]), *(folded(" " * _WIDTH + shown(text), _WIDTH) for text in found[1:])]
 
 
 def shown_annotations(metadata: ObjectMeta) -> dict[str, str]:
@@ -64,4 +64,4 @@ def table(headings: list[str], rows: list[list[str]]) -> list[str]:
         return [f"  {NONE}"]
     lines = [headings, ["-" * len(heading) for heading in headings], *rows]
     column_widths = printing.widths(headings, rows)
-    return ["  " + printing.line(row, column_widths).rstrip() for row in lines]
+    return [printing.line(row, column_widths, "  ").rstrip() for row in lines]
