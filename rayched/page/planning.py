@@ -159,7 +159,7 @@ async def _hand_over(own: socket.socket, client: AsyncClient, basis: GetPlanBasi
 
 def _bounded(plan: dict[str, Any]) -> dict[str, Any]:
     """The plan as the command has it, its lists cut to what a page can show, with how long they are."""
-    kinds = ("placements", "preemptions", "unplaced")
+    kinds = ("placements", "preemptions", "unplaced", "deleted")
     return {
         "revision": plan["revision"],
         **{kind: plan[kind][:ROWS_MAX] for kind in kinds},

@@ -88,11 +88,13 @@ class WhatIfPlan:
 
     They are placed as if somebody did.
     """
+    deleted: tuple[str, ...] = ()
+    """Pods, as namespace/name, that their controllers would delete."""
 
     @property
     def is_empty(self) -> bool:
         """Nothing would change."""
-        return not self.placements and not self.preemptions
+        return not (self.placements or self.preemptions or self.deleted)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +133,7 @@ class WhatIfPlanner:
         self._placements: list[Placement] = []
         self._preemptions: list[PlannedPreemption] = []
         self._uncontrolled: list[str] = []
+        self._deleted: list[str] = []
         self._pending_before = frozenset(cluster.pending)
         """By uid."""
         self._waited: dict[str, set[str]] = {}
@@ -152,6 +155,12 @@ class WhatIfPlanner:
             waiting.ClearField("status")
             self.cluster.add_pod(waiting)
 
+    def delete(self, pods: Iterable[Pod]) -> None:
+        """As their controllers would; gone at once."""
+        for pod in pods:
+            self.cluster.remove_pod(uid_of(pod))
+            self._deleted.append(name_of(pod))
+
     def plan(self, pods: Iterable[Pod]) -> WhatIfPlan:
         """Place these pods and those that are pending already."""
         for pod in pods:
@@ -167,7 +176,8 @@ class WhatIfPlanner:
         before = self._pending_before
         unplaced = tuple(Unplaced(name_of(pod), reasons[uid_of(pod)], uid_of(pod) in before) for pod in pending)
         groups = tuple(self._outlook(group, reasons) for group in self._waited)
-        return WhatIfPlan(tuple(self._placements), tuple(self._preemptions), unplaced, groups, tuple(self._uncontrolled))
+        placed, preempting = tuple(self._placements), tuple(self._preemptions)
+        return WhatIfPlan(placed, preempting, unplaced, groups, tuple(self._uncontrolled), tuple(self._deleted))
 
     def _entries(self) -> list[Pod | str]:
         """Pods without a group, and groups by name, in the order in which they are tried."""

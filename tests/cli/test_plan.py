@@ -135,6 +135,74 @@ def test_what_a_plan_foretells_of_a_quiet_cluster_comes_true(rayched: Commands, 
     assert really == {name: place for name, place in foretold.items() if name in really}
 
 
+WORKLOADS = """
+apiVersion: apps/v1
+kind: ReplicaSet
+metadata: {name: web}
+spec:
+  replicas: REPLICAS
+  selector: {matchLabels: {app: web}}
+  template:
+    metadata: {labels: {app: web}}
+    spec: {containers: [{name: main, image: "web:1", resources: {requests: {cpu: 10m}}}]}
+---
+apiVersion: batch/v1
+kind: Job
+metadata: {name: train, annotations: {rayched.dev/gang: "true"}}
+spec:
+  completions: 9
+  parallelism: 3
+  completionMode: Indexed
+  template:
+    spec:
+      restartPolicy: Never
+      containers: [{name: main, image: "train:1", resources: {requests: {cpu: 10m}}}]
+"""
+
+
+def workloads(replicas: int) -> str:
+    return WORKLOADS.replace("REPLICAS", str(replicas))
+
+
+def test_pods_that_controllers_would_make_or_delete_are_planned(dump: str) -> None:
+    """The dump has one pod of the set."""
+    words = ("--from-kubectl", dump, "-f", "-")
+    code, out, errors = plan(*words, stdin=workloads(3))
+    assert (code, errors) == (1, [])
+    placed = {line.split()[0] for line in out.splitlines()[1:6]}
+    assert placed == {f"default/{name}" for name in ("web-new1", "web-new2", "train-0-new1", "train-1-new1", "train-2-new1")}
+    assert "Pod group default/train would be whole: 3 of 3 members" in out
+    code, out, errors = plan(*words, stdin=workloads(0))
+    assert (code, errors) == (1, []) and "Would be deleted by their controllers: default/web-x1" in out
+    assert json.loads(plan(*words, "-o", "json", stdin=workloads(0))[1])["deleted"] == ["default/web-x1"]
+
+
+def test_what_a_plan_says_of_a_workload_that_the_api_would_refuse(dump: str) -> None:
+    code, out, errors = plan("--from-kubectl", dump, "-f", "-", stdin=workloads(-1))
+    assert (code, out) == (2, "")
+    assert errors == ["error: replicaset.apps/web: spec.replicas: -1 must not be negative"]
+
+
+@pytest.mark.cluster
+def test_pods_that_controllers_make_go_where_the_plan_says(rayched: Commands, namespace: str) -> None:
+    text = workloads(4)
+    wait_until(lambda: not rayched.client.scheduler_status().pending_pods.get("active", 0), "the queue is empty")
+    result = rayched("plan", "-n", namespace, "-f", "-", "-o", "json", stdin=text)
+    assert result.code == 1, result.errors
+    foretold = [one["pod"] for one in json.loads(result.out)["placements"] if one["pod"].startswith(f"{namespace}/")]
+    rayched.ok("apply", "-n", namespace, "-f", "-", stdin=text)
+
+    def kinds_of_pods() -> list[str]:
+        pods = rayched.client.list("pods", namespace=namespace)
+        return sorted(f"{namespace}/{pod.metadata.name.rpartition('-')[0]}" for pod in pods if pod.spec.node_name)
+
+    wait_until(lambda: kinds_of_pods() == sorted(name.rpartition("-")[0] for name in foretold), "the pods are bound")
+    described = rayched.ok("describe", "podgroup", "train", "-n", namespace)
+    rows = {line.split(":")[0]: line.split(":", 1)[1].strip() for line in described if ":" in line}
+    assert (rows["Policy"], rows["Members"], rows["Controlled By"]) == ("gang, 3 at least", "3: 3 bound", "Job/train")
+    rayched.ok("delete", "-n", namespace, "-f", "-", stdin=text)
+
+
 CAPACITY_ALONE = """
 apiVersion: v1
 kind: Node

@@ -103,4 +103,4 @@ def test_other_objects_than_pods_are_refused(rayched: Commands, files: tuple[str
     with rayched.nothing_changes():
         text = "{apiVersion: v1, kind: Namespace, metadata: {name: other-objects}}"
         result = rayched("apply", "-f", "-", "--at-plan", plan, stdin=text)
-    assert result.code == 2 and "Namespace other-objects: only pods are planned" in result.errors[0]
+    assert result.code == 2 and "Namespace other-objects: only pods can go exactly as planned" in result.errors[0]

@@ -58,10 +58,8 @@ def apply_at_plan(client: Client, results: Sequence[ReadResult], saved: SavedPla
     """Ends the command where anything is or goes otherwise than planned."""
     others = [result for result in results if kinds.of(result.object) is not POD]
     if others:
-        kind = kinds.of(others[0].object)
-        wrong(
-            f"--at-plan: {kind.name} {kinds.unwrap(others[0].object).metadata.name}: only pods are planned; apply all else before"
-        )
+        named = f"{kinds.of(others[0].object).name} {kinds.unwrap(others[0].object).metadata.name}"
+        wrong(f"--at-plan: {named}: only pods can go exactly as planned; apply all else before")
     now = planned(results, client)
     nodes = {**{one.pod: one.node_name for one in now.placements}, **{one.pod: _NOWHERE for one in now.unplaced}}
     if now.preemptions or nodes != saved.nodes:

@@ -17,7 +17,7 @@ from rayched.cli import printing
 from rayched.cli.connection import connected
 from rayched.cli.manifests.named_manifests import read_manifests
 from rayched.cli.options import Namespace, Recursive, Server
-from rayched.cli.printing import counted, fail, out, shown
+from rayched.cli.printing import counted, fail, out, out_sentence
 from rayched.client.client import Client
 from rayched.v1.core_pb2 import Node
 
@@ -79,6 +79,7 @@ def plan(
     ] = None,
 ) -> None:
     """Show where pods would go, changing nothing. Pod groups go whole or not at all, and the plan says which.
+    Pods that a ReplicaSet or Job would get have new1, new2, ... in their names.
 
     \b
       rayched plan -f web.yaml                       what applying it would place
@@ -88,7 +89,7 @@ def plan(
       rayched plan -f web.yaml --config other.yaml   with other plugins or weights
       rayched plan --from-kubectl nodes.yaml,pods.yaml -f web.yaml
 
-    Exit codes: 0 nothing to place, 1 something would be placed or preempted, 2 an error.
+    Exit codes: 0 nothing to place, 1 something would be placed, preempted or deleted, 2 an error.
     """
     with printing.failing_with(FAILED):
         if bool(add_nodes) != bool(like):
@@ -135,10 +136,11 @@ def _planned(
     from rayched.core.groups.planning import planner_of
     from rayched.whatif.cluster import Cluster
 
-    others, pods = wanted(results, start)
+    asked = wanted(results, start)
     profiles = profiles_of(start, config)
-    cluster = Cluster([*start.objects, *others], profiles, start.basis)
+    cluster = Cluster([*start.objects, *asked.others], profiles, start.basis)
     planner = planner_of(cluster)
+    planner.delete(asked.deleted)
     if add_nodes:
         for node in more_nodes(add_nodes, _node(cluster, like, "--like")):
             cluster.add_node(node)
@@ -148,7 +150,7 @@ def _planned(
         cluster.cordon(name)
     for name in drained:
         planner.drain(name)
-    return planner.plan(pods)
+    return planner.plan(asked.new)
 
 
 def _outlook(group: GroupOutlook) -> str:
@@ -184,7 +186,12 @@ def _print_unplaced(heading: str, unplaced: Sequence[Unplaced], *, below: bool) 
     for reason, count in reasons.most_common():
         first = next(one.pod for one in unplaced if one.reason == reason)
         named = first if count == 1 else f"{first} and {count - 1} more"
-        out(shown(f"  {named}: {reason}"))
+        out_sentence(f"{named}: {reason}", "  ")
+
+
+def _some(names: Sequence[str]) -> str:
+    more = len(names) - _NAMED_MAX
+    return ", ".join(names[:_NAMED_MAX]) + (f" and {more} more" if more > 0 else "")
 
 
 def _print(found: WhatIfPlan, start: Start) -> None:
@@ -192,23 +199,22 @@ def _print(found: WhatIfPlan, start: Start) -> None:
         printing.plain_table(["POD", "NODE"], [(one.pod, one.node_name) for one in found.placements])
     for preemption in found.preemptions:
         where = f" on {preemption.node_name}" if preemption.node_name else ""
-        out(f"{shown(preemption.pod)} would preempt {', '.join(preemption.victims)}{where}")
+        out_sentence(f"{preemption.pod} would preempt {', '.join(preemption.victims)}{where}")
+    if found.deleted:
+        out_sentence(f"Would be deleted by their controllers: {_some(found.deleted)}")
     for group in found.groups:
-        out(shown(_outlook(group)))
+        out_sentence(_outlook(group))
     new = [one for one in found.unplaced if not one.waits_already]
     _print_unplaced(f"{counted(len(new), 'pod')} would stay pending:", new, below=bool(found.placements))
     others = [one for one in found.unplaced if one.waits_already]
     _print_unplaced("Pending already, and would stay so:", others, below=bool(found.placements or new))
     if found.uncontrolled:
-        named = ", ".join(found.uncontrolled[:_NAMED_MAX])
-        more = len(found.uncontrolled) - _NAMED_MAX
         out("")
-        rest = f" and {more} more" if more > 0 else ""
-        out(shown(f"The drain would delete for good, as no controller makes them anew: {named}{rest}"))
+        out_sentence(f"The drain would delete for good, as no controller makes them anew: {_some(found.uncontrolled)}")
         out("What stands above of them would hold if you made them anew.")
     at = f" at revision {start.revision}" if start.revision else ""
     evicted = len(found.preemptions)
-    out(
+    out_sentence(
         f"Plan{at}: {counted(len(found.placements), 'pod')} would be placed, {evicted} would preempt others, "
         f"{len(found.unplaced)} would stay pending."
     )

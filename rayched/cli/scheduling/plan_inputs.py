@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from google.protobuf.message import DecodeError
 
@@ -22,6 +24,9 @@ from rayched.cli.references import label_of
 from rayched.client.client import Client
 from rayched.client.plan_handover import PLAN_KINDS, PlanIncomplete, taken_over
 from rayched.configuration.configuration_file import ConfigurationErrors, load
+from rayched.controllers.workloads.foreseen_pods import WorkloadForesight
+from rayched.controllers.workloads.pod_making import TemplateRefused
+from rayched.controllers.workloads.workload_view import AdmissionClasses
 from rayched.framework.profile import Profile
 from rayched.framework.registry import RegistryError, merge
 from rayched.plugins.in_tree import IN_TREE
@@ -29,7 +34,7 @@ from rayched.replica.scheduler_settings import SchedulerSettingsError, read_sche
 from rayched.scheduler.scheduler import Draws
 from rayched.v1.core_pb2 import Node, Pod
 from rayched.v1.services_pb2 import GetPlanBasisResponse
-from rayched.v1.workloads_pb2 import PodGroup, PriorityClass, RuntimeClass
+from rayched.v1.workloads_pb2 import Job, PodGroup, PriorityClass, ReplicaSet, RuntimeClass
 from rayched.whatif.cluster import Basis
 
 
@@ -92,39 +97,58 @@ def profiles_of(start: Start, config: Path | None) -> dict[str, Profile]:
         fail(f"{error}; install here the plugins that the cluster has, or name another configuration with --config")
 
 
-def wanted(results: Iterable[ReadResult], start: Start) -> tuple[list[AnyObject], list[Pod]]:
-    """Objects of manifests that change the cluster, and the pods to be placed, as the API would store them.
+class Wanted(NamedTuple):
+    """What manifests want, as the API would store it."""
 
-    A pod that is there already is left out, as `apply` would not place it again.
-    """
-    others: list[AnyObject] = []
-    pods: list[Pod] = []
-    for number, result in enumerate(results, 1):
-        item = _defaulted(kinds.unwrap(result.object))
-        if isinstance(item, Pod):
-            item.metadata.name = item.metadata.name or f"{item.metadata.generate_name}{number}"
-            pods.append(item)
-        else:
-            others.append(item)
+    others: list[AnyObject]
+    """All but pods."""
+    new: list[Pod]
+    """To be placed. A pod that is there already is not among them, as `apply` would not place it again."""
+    deleted: list[Pod]
+    """By the controllers of ReplicaSets and jobs that want fewer."""
+
+
+def wanted(results: Iterable[ReadResult], start: Start) -> Wanted:
+    """Also the pods that controllers would make. Ends the command where the API would refuse an object."""
+    items = [kinds.unwrap(result.object) for result in results]
+    for item in items:
+        # Of a ReplicaSet or a job it matters what the manifest does not say.
+        if not isinstance(item, ReplicaSet | Job):
+            default(item)
+    others: list[AnyObject] = [item for item in items if not isinstance(item, Pod)]
     there = [*start.objects, *others]
     priorities = {item.metadata.name: item for item in there if isinstance(item, PriorityClass)}
     runtimes = {item.metadata.name: item for item in there if isinstance(item, RuntimeClass)}
+    groups = [item for item in others if isinstance(item, PodGroup)]
+    foresight = WorkloadForesight([*start.objects, *groups], AdmissionClasses(priorities, runtimes), time.time())
     known = {(item.metadata.namespace, item.metadata.name) for item in start.objects if isinstance(item, Pod)}
     errors: list[str] = []
     new: list[Pod] = []
-    for group in others:
-        if isinstance(group, PodGroup):
-            label = label_of(kinds.POD_GROUP, group.metadata.name)
-            errors += [f"{label}: {error}" for error in (*validate(group), *resolve_priority(group, priorities))]
-    for pod in pods:
-        label = label_of(kinds.POD, pod.metadata.name)
-        errors += [f"{label}: {error}" for error in admit_pod(pod, priorities, runtimes)]
-        if (pod.metadata.namespace, pod.metadata.name) not in known:
-            known.add((pod.metadata.namespace, pod.metadata.name))
-            new.append(pod)
+    deleted: list[Pod] = []
+    for number, item in enumerate(items, 1):
+        label = label_of(kinds.of_message(item), item.metadata.name)
+        match item:
+            case Pod():
+                item.metadata.name = item.metadata.name or f"{item.metadata.generate_name}{number}"
+                errors += [f"{label}: {error}" for error in admit_pod(item, priorities, runtimes)]
+                if (item.metadata.namespace, item.metadata.name) not in known:
+                    known.add((item.metadata.namespace, item.metadata.name))
+                    new.append(item)
+            case PodGroup():
+                errors += [f"{label}: {error}" for error in (*validate(item), *resolve_priority(item, priorities))]
+            case ReplicaSet() | Job():
+                try:
+                    found = foresight.pods_of(item)
+                except TemplateRefused as error:
+                    errors += [f"{label}: {one}" for one in error.errors]
+                    continue
+                default(item)
+                new += found.made
+                deleted += found.deleted
+                others += [found.group] if found.group is not None else []
     if errors:
         fail_all(errors)
-    return others, [pod for pod in new if stage_of(pod) is not Stage.OVER]
+    return Wanted(others, [pod for pod in new if stage_of(pod) is not Stage.OVER], deleted)
 
 
 def _defaulted(item: AnyObject) -> AnyObject:

@@ -54,11 +54,12 @@ def group_write(wanted: WantedGroup, workload: PodOwner, prototype: Pod, uid: st
         item.pod_group.metadata.generation += 1
         revision = wanted.seen.entry.mod_revision
     else:
-        item, revision = wrap(_made(workload, prototype, wanted.count, uid, wall)), 0
+        item, revision = wrap(group_of_job(workload, prototype, wanted.count, uid, wall)), 0
     return GuardedPut(wanted.key, revision, encode(item, write), also=workload.condition, attempt=write.attempt)
 
 
-def _made(workload: PodOwner, prototype: Pod, count: int, uid: str, wall: float) -> PodGroup:
+def group_of_job(workload: PodOwner, prototype: Pod, count: int, uid: str, wall: float) -> PodGroup:
+    """As it is made; `prototype` as in `group_write`."""
     job = workload.message.metadata
     group = PodGroup(api_version=POD_GROUP.api_version, kind=POD_GROUP.name)
     metadata, spec = group.metadata, group.spec

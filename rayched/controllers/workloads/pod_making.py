@@ -41,6 +41,7 @@ class TemplateRefused(Exception):
 
     def __init__(self, errors: Collection[FieldError]) -> None:
         super().__init__("; ".join(map(str, errors)))
+        self.errors = errors
 
 
 class PodMaker:
@@ -79,7 +80,7 @@ class PodMaker:
             for container in (*pod.spec.init_containers, *pod.spec.containers):
                 _tell_index(container)
             index = 0
-        _give_index(pod, owner.name, index)
+        give_index(pod, owner.name, index)
         if isinstance(workload.message, Job) and asks_for_group(workload.message):
             pod.spec.scheduling_group.pod_group_name = owner.name
         # Admission judges a whole pod, so this one is called as the longest of them could be.
@@ -108,7 +109,7 @@ class PodMaker:
         metadata.name = name
         metadata.uid = self.uid()
         metadata.creation_timestamp.seconds = int(wall)
-        _give_index(pod, workload.message.metadata.name, index)
+        give_index(pod, workload.message.metadata.name, index)
         key = self._keys.object_key(POD, metadata.namespace, name)
         node = pod.spec.node_name
         mark = self._keys.taken(node) if node else b""
@@ -137,7 +138,8 @@ def name_for(owner: str, index: int | None, suffix: str) -> str:
     return owner[: _NAME_CHARACTERS_MAX - len(middle) - len(suffix)].rstrip(".-") + middle + suffix
 
 
-def _give_index(pod: Pod, owner: str, index: int | None) -> None:
+def give_index(pod: Pod, owner: str, index: int | None) -> None:
+    """In place. None: of a pod that has none."""
     if index is not None:
         pod.metadata.annotations[COMPLETION_INDEX] = pod.metadata.labels[COMPLETION_INDEX] = str(index)
         pod.spec.hostname = f"{owner}-{index}"

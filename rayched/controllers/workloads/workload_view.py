@@ -74,6 +74,13 @@ class SeenGroup(NamedTuple):
     min_count: int
 
 
+def seen_group(entry: Entry, group: PodGroup) -> SeenGroup:
+    metadata = group.metadata
+    owner = next((one for one in metadata.owner_references if one.controller and one.kind == JOB.name), None)
+    of = "" if owner is None else identity_of(JOB.name, metadata.namespace, owner.name, owner.uid)
+    return SeenGroup(entry, of, group.spec.scheduling_policy.gang.min_count)
+
+
 def pod_owner(entry: Entry, message: object) -> PodOwner | None:
     """None: it is no workload, or none that can be read."""
     if not isinstance(message, ReplicaSet | Job):
@@ -286,9 +293,7 @@ class WorkloadView:
         before = self.groups.pop(change.key, None)
         message = message_in(change, self._decode)
         if isinstance(change, Entry) and isinstance(message, PodGroup):
-            owner = next((one for one in message.metadata.owner_references if one.controller and one.kind == JOB.name), None)
-            of = "" if owner is None else identity_of(JOB.name, namespace, owner.name, owner.uid)
-            self.groups[change.key] = SeenGroup(change, of, message.spec.scheduling_policy.gang.min_count)
+            self.groups[change.key] = seen_group(change, message)
         # A job of that name may have waited for it to go.
         of_name = self._owner_at.get(self._keys.object_key(JOB, namespace, name), "")
         for group in filter(None, (before, self.groups.get(change.key))):

@@ -44,13 +44,15 @@ export class PlanView {
       replace(this.result, el("ul", { class: "error" }, plan.errors.map((line) => el("li", {}, line))), command);
       return;
     }
-    const { placements, preemptions, unplaced } = plan.counts;
+    const { placements, preemptions, unplaced, deleted } = plan.counts;
     const placed = new VirtualTable(["pod", "node"], "Placements");
     placed.show(plan.placements.map((one) => [one.pod, { text: one.node_name, href: address("node", [one.node_name]) }]));
     const evicted = new VirtualTable(["pod", "node", "would preempt"], "Preemptions");
     evicted.show(plan.preemptions.map((one) => [one.pod, one.node_name, one.victims.join(", ")]));
     const pending = new VirtualTable(["pod", "reason"], "Pods that would stay pending");
     pending.show(plan.unplaced.map((one) => [one.pod, one.reason]));
+    const gone = new VirtualTable(["pod"], "Pods that their controllers would delete");
+    gone.show(plan.deleted.map((pod) => [pod]));
     const nodes = new VirtualTable(["node", "pods that would come"], "By node");
     nodes.show(Object.entries(plan.by_node).sort((a, b) => b[1] - a[1]).map(([name, count]) => [{ text: name, href: address("node", [name]) }, count]));
     replace(
@@ -61,6 +63,7 @@ export class PlanView {
       placements ? [el("h3", {}, "Placements"), placed.element, el("h3", {}, "By node"), nodes.element] : [],
       preemptions ? [el("h3", {}, "Preemptions"), evicted.element] : [],
       unplaced ? [el("h3", {}, "Would stay pending"), pending.element] : [],
+      deleted ? [el("h3", {}, "Would be deleted by their controllers"), gone.element] : [],
     );
   }
 }
