@@ -20,7 +20,7 @@ setup: $(STAMP) ## make .venv with the locked dependencies
 
 $(STAMP): requirements.lock requirements-build.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit("rayched needs Python 3.11 or newer, this is " + sys.version.split()[0]) if sys.version_info < (3, 11) else None'
-	@echo "installing the locked dependencies into $(VENV) ..."
+	@echo "installing the locked dependencies into $(VENV), in one to five minutes ..."
 	@$(PYTHON) -m venv --clear $(VENV)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --only-binary :all: -r requirements-build.lock
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --no-build-isolation --use-pep517 -r requirements.lock
