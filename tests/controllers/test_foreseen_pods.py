@@ -10,6 +10,7 @@ import pytest
 
 from rayched.api.gangs import GANG_ANNOTATION
 from rayched.api.kinds import JOB, REPLICA_SET, AnyObject, unwrap
+from rayched.controllers.workloads import foreseen_pods
 from rayched.controllers.workloads.foreseen_pods import ForeseenPods, WorkloadForesight
 from rayched.controllers.workloads.pod_making import TemplateRefused
 from rayched.controllers.workloads.workload_view import AdmissionClasses
@@ -146,6 +147,17 @@ def test_the_group_of_a_job_comes_along_unless_it_is_there() -> None:
     assert {pod.spec.scheduling_group.pod_group_name for pod in found.made} == {"count"}
     with pytest.raises(TemplateRefused, match="pod group count is there already and is not this job's"):
         foreseen(job, PodGroup(metadata={"name": "count", "namespace": "default"}))
+
+
+def test_a_plan_of_more_pods_than_there_ever_are_is_refused_in_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(foreseen_pods, "PODS_MAX", 1_200)
+    foresight = WorkloadForesight([], AdmissionClasses(), START)
+    assert len(foresight.pods_of(a_replica_set(1_100)).made) == 1_100
+    assert len(foresight.pods_of(a_job(None, 100)).made) == 100
+    with pytest.raises(TemplateRefused, match=r"spec\.replicas: a plan has at most 1200 new pods of controllers"):
+        foresight.pods_of(a_replica_set(1, "other"))
+    with pytest.raises(TemplateRefused, match=r"spec\.replicas: a plan has at most 1200"):
+        WorkloadForesight([], AdmissionClasses(), START).pods_of(a_replica_set(2_000_000_000))
 
 
 def test_what_the_api_would_refuse_is_refused() -> None:

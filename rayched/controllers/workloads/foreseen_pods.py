@@ -18,6 +18,7 @@ from typing import Final, NamedTuple
 from rayched.api import kinds
 from rayched.api.defaulting import DEFAULT_NAMESPACE, default
 from rayched.api.errors import FieldError
+from rayched.api.gangs import min_count
 from rayched.api.kinds import AnyObject
 from rayched.api.termination import FINAL_PHASES
 from rayched.api.validation.objects import validate
@@ -32,6 +33,8 @@ from rayched.store.keys import Keys
 from rayched.v1.core_pb2 import Pod
 from rayched.v1.workloads_pb2 import Job, PodGroup, ReplicaSet
 
+PODS_MAX: Final = 100_000
+"""That are foreseen in all: a manifest of one line may ask for two thousand million."""
 _UID: Final = "00000000-0000-4000-8000-000000000000"
 """Of a workload that is in no store."""
 _FIELDS: Final = ("replicas", "parallelism", "completions", "suspend")
@@ -59,7 +62,7 @@ class WorkloadForesight:
 
     def __init__(self, objects: Iterable[AnyObject], classes: AdmissionClasses, now: float) -> None:
         """`now`: Unix seconds."""
-        self._classes, self._now = classes, now
+        self._classes, self._now, self._pods_left = classes, now, PODS_MAX
         self._keys = Keys()
         self._maker = PodMaker(self._keys, Random(0), DefaultTolerations())
         self._stored: dict[tuple[str, str, str], ReplicaSet | Job] = {}
@@ -94,6 +97,7 @@ class WorkloadForesight:
         pods, memory = PodSet(), jobs.JobMemory()
         for pod in there.values():
             pods.put(facts_of_pod(_entry_of(pod), pod))
+        self._check_room(workload, len(pods.active))
         made: dict[bytes, Pod] = {}
         deleted: list[Pod] = []
         while (turn := self._turn(workload, pods, memory)) != _NOTHING:
@@ -105,7 +109,18 @@ class WorkloadForesight:
                 pod = _copy_of(prototype, owner, index, len(made) + 1, pods)
                 pods.put(facts_of_pod(_entry_of(pod), pod))
                 made[_entry_of(pod).key] = pod
+        self._pods_left -= len(made)
         return ForeseenPods([*made.values()], deleted, group)
+
+    def _check_room(self, workload: ReplicaSet | Job, active: int) -> None:
+        """Before any is made. Raises TemplateRefused."""
+        if isinstance(workload, ReplicaSet):
+            field, asked = "replicas", workload.spec.replicas
+        else:
+            # As many as run at once; none of one that is suspended.
+            field, asked = "parallelism", min_count(workload)
+        if asked - active > self._pods_left:
+            raise TemplateRefused([FieldError(f"spec.{field}", f"a plan has at most {PODS_MAX} new pods of controllers")])
 
     def _merged(self, wanted: ReplicaSet | Job) -> ReplicaSet | Job:
         """As it would be stored."""
