@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 GAP = 3
 """Blanks between columns, as kubectl has."""
 
-_FOLDED_MIN = 20
-"""Characters that a last column has on the terminal, at least, to be folded there."""
+_FOLDED_MIN = 16
+"""Characters that a last column has on the terminal, at least, to be folded there: most names of plugins have no more."""
 
 _CLEAR = "\x1b[H\x1b[J"
 

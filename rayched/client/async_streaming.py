@@ -109,7 +109,7 @@ class AsyncStreamingCalls:
         address: str = "127.0.0.1",
         token: str = "",
         failed: Callable[[ApiError], None] = lambda _: None,
-        accepted: Callable[[], None] = lambda: None,
+        accepted: Callable[[int], None] = lambda _port: None,
     ) -> AsyncPortForwarder:
         """As Client.port_forward; it begins with `async with`."""
         start = PortForwardStart(namespace=namespace, pod=name, port=port)

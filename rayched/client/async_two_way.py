@@ -184,9 +184,9 @@ class AsyncPortForwarder:
         port: int,
         *,
         failed: Callable[[ApiError], None],
-        accepted: Callable[[], None],
+        accepted: Callable[[int], None],
     ) -> None:
-        """`port` 0: one that is free. `failed` and `accepted` are told of each connection."""
+        """`port` 0: one that is free. `failed` is told of each connection that fails, `accepted` of each one."""
         self._transport = transport
         self._proof = StreamProof(token, start)
         self._address = address
@@ -221,7 +221,7 @@ class AsyncPortForwarder:
         self._tasks.add(task)
         try:
             async with self._turns:
-                self._accepted()
+                self._accepted(self.port)
                 await self._carry_streamed(reader, writer)
         except ApiError as error:
             self._failed(error)

@@ -31,9 +31,12 @@ class PortForwarder:
         port: int,
         *,
         failed: Callable[[ApiError], None],
-        accepted: Callable[[], None],
+        accepted: Callable[[int], None],
     ) -> None:
-        """`port` 0: one that is free. `failed` and `accepted` are told of each connection, in its thread. Raises OSError."""
+        """`port` 0: one that is free. In its thread, `failed` is told of each connection that fails, `accepted` of each one.
+
+        Raises OSError.
+        """
         self._transport = transport
         self._proof = StreamProof(token, start)
         self._failed = failed
@@ -83,7 +86,7 @@ class PortForwarder:
 
     def _carry(self, connection: socket.socket) -> None:
         """One connection, to its end."""
-        self._accepted()
+        self._accepted(self.port)
         try:
             with connection:
                 connection.settimeout(None)

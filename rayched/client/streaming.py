@@ -124,11 +124,12 @@ class StreamingCalls:
         address: str = "127.0.0.1",
         token: str = "",
         failed: Callable[[ApiError], None] = lambda _: None,
-        accepted: Callable[[], None] = lambda: None,
+        accepted: Callable[[int], None] = lambda _port: None,
     ) -> PortForwarder:
         """Makes a port of a pod one of this host, until it is closed; `local_port` 0: one that is free, which `port` of it says.
 
-        `failed` and `accepted` are told of each connection. Raises OSError where nobody can listen there.
+        `failed` is told of each connection that fails, `accepted` of each one, with the port here. Raises OSError where nobody
+        can listen there.
         """
         start = PortForwardStart(namespace=namespace, pod=name, port=port)
         return PortForwarder(self._transport, start, token, address, local_port, failed=failed, accepted=accepted)

@@ -116,7 +116,7 @@ def test_a_hundred_megabytes_come_back_as_they_went(client: Client, token: str, 
         assert int(there) == port
         went, came = sent_and_received(int(here), SIZE)
         assert went == came
-        assert process.stdout.readline().decode() == f"Handling connection for {port}\n"
+        assert process.stdout.readline().decode() == f"Handling connection for {here}\n"
         assert process.poll() is None
 
 
@@ -125,7 +125,8 @@ def test_a_connection_that_is_opened_while_all_is_closed_ends_as_well(client: Cl
     name, port = echo
     closing: list[PortForwarder] = []
 
-    def close() -> None:
+    def close(port: int) -> None:
+        assert port == closing[0].port
         # Told before the stream of the connection is there, so this cannot have seen that one.
         closing[0].close()
 

@@ -23,7 +23,7 @@ from rayched.cli.nodes.eviction_options import EvictionOptions
 from rayched.cli.nodes.node_joining import JoinOptions, renewed
 from rayched.cli.option_groups import with_option_groups
 from rayched.cli.options import Server, seconds_of
-from rayched.cli.printing import fail, out, wrong
+from rayched.cli.printing import fail, note, out, wrong
 from rayched.cli.work.stream_token import stream_token
 from rayched.client.node_agent import NodeAgentClient
 from rayched.nodes.agent.agent import NodeAgent
@@ -332,6 +332,7 @@ def _run(settings: AgentSettings, client: NodeAgentClient) -> None:
         fail(str(fault))
     if agent.failure:
         fail(agent.failure)
+    note("stopped; pods that run here keep running")
 
 
 def _shut_down(root: Path, *, cancel: bool) -> None:

@@ -273,7 +273,7 @@ def _row(pod: PendingPod, *, wide: bool = False) -> list[str]:
         pod.queue,
         str(pod.priority),
         str(pod.attempts),
-        ",".join(pod.held_by) or _NONE,
+        ", ".join(pod.held_by) or _NONE,
     ]
     if wide:
         backoff = f"{pod.backoff_left_seconds:.0f}s" if pod.backoff_left_seconds else "-"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import re
-from functools import partial
 from typing import Annotated, Final
 
 import typer
@@ -54,13 +53,17 @@ def port_forward(
                     address=address,
                     token=token,
                     failed=tell,
-                    accepted=partial(out, f"Handling connection for {remote}"),
+                    accepted=_handling,
                 )
             except OSError as error:
                 fail(f"cannot listen on {address}:{local}: {error.strerror or error}")
             forwarders.append(open_ports.enter_context(forwarder))
             out(f"Forwarding from {address}:{forwarder.port} -> {remote}")
         forwarders[0].wait()
+
+
+def _handling(port: int) -> None:
+    out(f"Handling connection for {port}")
 
 
 def _pair(text: str) -> tuple[int, int]:
