@@ -27,6 +27,9 @@ from rayched.v1.core_pb2 import Pod
 
 FINAL_PHASES: Final = ("Succeeded", "Failed")
 
+START_ERROR: Final = "StartError"
+"""The reason of a container that never began; its message says why."""
+
 DISRUPTION_TARGET: Final = "DisruptionTarget"
 PREEMPTION_BY_SCHEDULER: Final = "PreemptionByScheduler"
 GROUP_INCOMPLETE: Final = "GroupIncomplete"

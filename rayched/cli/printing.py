@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 GAP = 3
 """Blanks between columns, as kubectl has."""
 
+_BELOW = "    "
 _FOLDED_MIN = 16
 """Characters that a last column has on the terminal, at least, to be folded there: most names of plugins have no more."""
 
@@ -94,16 +95,19 @@ def broken_between_words(line: str, stream: TextIO, indent: str = "") -> str:
 
 
 def folded(line: str, start: int) -> str:
-    """A line of a table whose last column begins at `start`; where it is longer than the terminal, that column is folded.
+    """A line of a table whose last column begins at `start`, for a terminal that is narrower.
 
-    It stays as it is where too little of the column is on the terminal: then the table is wide, and no fold helps.
+    Where the other columns fit, the last one is folded in itself, or stands below where there is too little room for that. A
+    table that is wider still stays as it is, as kubectl's do.
     """
     if len(line) <= start or not sys.stdout.isatty():
         return line
     columns = _columns(sys.stdout)
-    if len(line) <= columns or columns - start < _FOLDED_MIN:
+    if len(line) <= columns or start - GAP > columns:
         return line
-    return _filled(line[start:], columns, line[:start], " " * start)
+    if columns - start >= _FOLDED_MIN:
+        return _filled(line[start:], columns, line[:start], " " * start)
+    return f"{line[:start].rstrip()}\n{_filled(line[start:], columns, _BELOW, _BELOW)}"
 
 
 def _columns(stream: TextIO) -> int:

@@ -90,11 +90,13 @@ class WhatIfPlan:
     """
     deleted: tuple[str, ...] = ()
     """Pods, as namespace/name, that their controllers would delete."""
+    evicted: tuple[str, ...] = ()
+    """Pods of drained nodes, as namespace/name, wherever they would go."""
 
     @property
     def is_empty(self) -> bool:
         """Nothing would change."""
-        return not (self.placements or self.preemptions or self.deleted)
+        return not (self.placements or self.preemptions or self.deleted or self.evicted)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +136,7 @@ class WhatIfPlanner:
         self._preemptions: list[PlannedPreemption] = []
         self._uncontrolled: list[str] = []
         self._deleted: list[str] = []
+        self._evicted: list[str] = []
         self._pending_before = frozenset(cluster.pending)
         """By uid."""
         self._waited: dict[str, set[str]] = {}
@@ -147,6 +150,7 @@ class WhatIfPlanner:
             self.cluster.remove_pod(uid_of(pod))
             if pod.metadata.HasField("deletion_timestamp"):
                 continue
+            self._evicted.append(name_of(pod))
             if controller_of(pod) is None:
                 self._uncontrolled.append(name_of(pod))
             waiting = Pod()
@@ -176,8 +180,15 @@ class WhatIfPlanner:
         before = self._pending_before
         unplaced = tuple(Unplaced(name_of(pod), reasons[uid_of(pod)], uid_of(pod) in before) for pod in pending)
         groups = tuple(self._outlook(group, reasons) for group in self._waited)
-        placed, preempting = tuple(self._placements), tuple(self._preemptions)
-        return WhatIfPlan(placed, preempting, unplaced, groups, tuple(self._uncontrolled), tuple(self._deleted))
+        return WhatIfPlan(
+            tuple(self._placements),
+            tuple(self._preemptions),
+            unplaced,
+            groups,
+            tuple(self._uncontrolled),
+            tuple(self._deleted),
+            tuple(self._evicted),
+        )
 
     def _entries(self) -> list[Pod | str]:
         """Pods without a group, and groups by name, in the order in which they are tried."""

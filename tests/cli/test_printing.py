@@ -106,7 +106,19 @@ def test_the_last_column_of_a_table_is_folded_on_a_terminal(monkeypatch: pytest.
     assert " ".join([first[12:], *(line.strip() for line in more)]) == LONG
 
 
-@pytest.mark.parametrize("columns", ["27", "1000"])
+def test_a_last_column_without_room_stands_below(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "20")
+    monkeypatch.setattr("sys.stdout", terminal := Terminal())
+    plain_table(["OBJECT", "MESSAGE"], [["pod/web-0", "no room on it"], ["pod/a", "short"]])
+    assert terminal.getvalue().splitlines() == [
+        "OBJECT      MESSAGE",
+        "pod/web-0",
+        "    no room on it",
+        "pod/a       short",
+    ]
+
+
+@pytest.mark.parametrize("columns", ["8", "1000"])
 def test_a_table_stays_as_it_is_where_its_last_column_has_no_room_or_all_of_it(
     columns: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

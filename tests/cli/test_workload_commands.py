@@ -229,6 +229,20 @@ def test_a_pod_that_failed_though_its_command_ended_well_is_told_of_and_deleted(
 
 
 @pytest.mark.cluster
+def test_what_cannot_be_started_is_told(rayched: Commands, namespace: str) -> None:
+    running = in_background(lambda: rayched("run", "hello", "-n", namespace, "--", "nosuchprogram"))
+    wait_until(lambda: bool(list(rayched.client.list("pods", namespace=namespace))), "the pod is there")
+    pod = rayched.pod_when("hello", lambda found: found.status.phase == "Running", "runs", namespace)
+    status = PodStatus(phase="Failed")
+    ended = status.container_statuses.add(name="hello").state.terminated
+    ended.exit_code, ended.reason, ended.message = 128, "StartError", "cannot start 'nosuchprogram': \x1b[31mnot found"
+    update = PodStatusUpdate(name="hello", namespace=namespace, uid=pod.metadata.uid, status=status)
+    assert rayched.client.update_pod_statuses([update]) == (None,)
+    result = running()
+    assert (result.code, result.errors[-1]) == (128, "error: cannot start 'nosuchprogram': \\u001b[31mnot found")
+
+
+@pytest.mark.cluster
 def test_a_pod_that_goes_on_is_not_deleted_when_the_time_is_over(rayched: Commands, namespace: str) -> None:
     late = rayched("run", "hello", "-n", namespace, "--rm", "--timeout", "1s", "--", "sleep", "1000")
     assert (late.code, late.errors[-1]) == (1, "error: timed out waiting for the condition on pods/hello; it goes on")

@@ -89,7 +89,7 @@ def plan(
       rayched plan -f web.yaml --config other.yaml   with other plugins or weights
       rayched plan --from-kubectl nodes.yaml,pods.yaml -f web.yaml
 
-    Exit codes: 0 nothing to place, 1 something would be placed, preempted or deleted, 2 an error.
+    Exit codes: 0 nothing would change, 1 pods would be placed, preempted, evicted or deleted, 2 an error.
     """
     with printing.failing_with(FAILED):
         if bool(add_nodes) != bool(like):

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import grpc
 
 from rayched.api.kinds import JOB, POD, AnyObject, Kind
-from rayched.api.termination import FINAL_PHASES
+from rayched.api.termination import FINAL_PHASES, START_ERROR
 from rayched.cli.printing import fail, note
 from rayched.cli.work.followed_logs import FollowedLogs
 from rayched.cli.work.pod_patience import PodPatience
@@ -75,8 +75,12 @@ def code_of(ended: Pod | Job) -> int:
 
 
 def _code_of_pod(pod: Pod) -> int:
-    statuses = pod.status.container_statuses
-    code = next((one.state.terminated.exit_code for one in statuses if one.state.HasField("terminated")), 0)
+    ended = [one.state.terminated for one in pod.status.container_statuses if one.state.HasField("terminated")]
+    code = next((one.exit_code for one in ended), 0)
+    for one in ended:
+        if one.reason == START_ERROR:
+            # It never began, so it has written nothing that says so.
+            note(f"error: {one.message}")
     if not code and pod.status.phase != "Succeeded":
         # As one that was evicted, or whose deadline was over: the command may have ended well when it was told to.
         reason = ": ".join(part for part in (pod.status.reason, pod.status.message) if part)

@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from rayched.api.resources import is_sidecar
+from rayched.api.termination import START_ERROR
 from rayched.nodes.agent.actions import Action, LifecycleHook, PodEvent, PreparePod, StartContainer
 from rayched.nodes.agent.container_life import ContainerExit, ContainerLife, ContainerStep
 from rayched.nodes.agent.phases import ContainerRole, init_is_done, is_restarted, phase_of
@@ -174,7 +175,7 @@ class PodLife:
     def ended(self, name: str, attempt: int, found: ContainerExit) -> None:
         one = self._by_name[name]
         if one.is_present and one.attempt == attempt:
-            if found.reason == "StartError":
+            if found.reason == START_ERROR:
                 self._events.append(PodEvent("Warning", "Failed", f"Error: {found.message}"))
             one.ends(found)
             if self._restarts(one) and one.not_before > found.finished_at and self.ending is None:

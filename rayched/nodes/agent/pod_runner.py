@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any, Final
 
 from rayched.api.disconnection import fence_condition, grace_before_stop, stop_after_seconds
+from rayched.api.termination import START_ERROR
 from rayched.nodes.agent.actions import (
     Action,
     LifecycleHook,
@@ -252,8 +253,8 @@ class PodRunner:
 
     def _start_failed(self, name: str, attempt: int, answer: Answer) -> None:
         now = self._context.clock()
-        self._context.metrics.container_failed(self.life.container(name), "StartError")
-        values = {**lost_exit(now, now), "code": _START_ERROR_CODE, "reason": "StartError", "message": answer["error"]}
+        self._context.metrics.container_failed(self.life.container(name), START_ERROR)
+        values = {**lost_exit(now, now), "code": _START_ERROR_CODE, "reason": START_ERROR, "message": answer["error"]}
         self._owed.write(f"exit of {name}", partial(self.directory.write_exit, name, attempt, values))
         self.life.ended(name, attempt, exit_of(values))
         self.step()
@@ -301,7 +302,7 @@ class PodRunner:
             self.step()
         if event.get("event") == "ended":
             found = exit_of(event["exit"])
-            if found.reason == "StartError":
+            if found.reason == START_ERROR:
                 self._context.metrics.container_failed(self.life.container(event["container"]), found.reason)
             self.life.ended(event["container"], event["attempt"], found)
             self.step()
