@@ -7,15 +7,17 @@ Source: clientcmd/api/v1 of client-go, Kubernetes 1.34.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from rayched.api.yaml_text import dump_all
+from rayched.api.yaml_text import TextError, dump_all, load_all
 from rayched.pki.client_token import CallerFiles, TokenFiles
 
 NAME: Final = "rayched"
 """Of the user, and of the first cluster and its context."""
+_OWN: Final = re.compile(rf"{NAME}(-[0-9]+)?")
 
 
 def context_name(number: int) -> str:
@@ -48,6 +50,16 @@ def kubeconfig(servers: Sequence[str], namespace: str, files: CallerFiles | None
         "current-context": names[current],
     }
     return dump_all([config])
+
+
+def is_own(text: str) -> bool:
+    """Whether this names gateways alone, as `kubeconfig` does, also once kubectl has written it anew."""
+    try:
+        (config,) = load_all(text, "")
+        names = {kind: {one["name"] for one in config[kind]} for kind in ("clusters", "contexts", "users")}
+    except (TextError, ValueError, TypeError, KeyError):
+        return False
+    return names["users"] == {NAME} and all(_OWN.fullmatch(str(name)) for name in names["clusters"] | names["contexts"])
 
 
 def _place(path: Path) -> str:

@@ -73,7 +73,7 @@ def test_what_no_controller_makes_anew_is_told_and_what_waits_anyway_is_told_apa
     words = ("--from-kubectl", str(path), "--drain", "kind-worker", "--add-nodes", "1", "--like", "kind-worker")
     code, out, errors = plan(*words)
     assert (code, errors) == (1, [])
-    assert "\n\nThe drain would delete for good, as no controller makes them anew: default/web-x1\nWhat stands above" in out
+    assert out.startswith("The drain would delete for good, as no controller makes them anew: default/web-x1\nWhat follows says")
     assert "\nPending already, and would stay so:\n  default/large: " in out and "1 pod would stay pending:" not in out
     found = json.loads(plan(*words, "-o", "json")[1])
     assert found["uncontrolled"] == ["default/web-x1"] and found["unplaced"][0]["waits_already"] is True

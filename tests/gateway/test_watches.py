@@ -168,7 +168,7 @@ def test_what_a_page_in_a_browser_can_send_is_refused(url: str) -> None:
 
 
 @pytest.mark.row("KC20", "KC30")
-def test_a_kubeconfig_is_written_once(tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_a_kubeconfig_replaces_one_of_rayched_alone(tmp_path_factory: pytest.TempPathFactory) -> None:
     file = tmp_path_factory.mktemp("config") / "rayched"
     written = run_here(["kubeconfig", "-o", str(file), "-n", "team", "--server", "127.0.0.1:3,127.0.0.1:4"])
     assert written.code == 0 and "no gateway listens at http://127.0.0.1:203, http://127.0.0.1:204 now" in written.errors[-1]
@@ -179,8 +179,19 @@ def test_a_kubeconfig_is_written_once(tmp_path_factory: pytest.TempPathFactory) 
         ("rayched-1", "http://127.0.0.1:204"),
     ]
     assert {one["context"]["namespace"] for one in found["contexts"]} == {"team"} and found["current-context"] == "rayched"
-    again = run_here(["kubeconfig", "-o", str(file)])
-    assert again.code == 2 and "is there already" in again.errors[0]
+    # As kubectl leaves it once somebody has chosen another context.
+    file.write_text(yaml.safe_dump({**found, "current-context": "rayched-1", "preferences": {}}))
+    assert run_here(["kubeconfig", "-o", str(file), "--server", "127.0.0.1:5"]).code == 0
+    assert [one["name"] for one in yaml.safe_load(file.read_text())["contexts"]] == ["rayched"]
+    assert file.stat().st_mode & 0o777 == 0o600 and [one.name for one in file.parent.iterdir()] == ["rayched"]
+    with_another = {**found, "contexts": [*found["contexts"], {"name": "work", "context": {"cluster": "work", "user": "me"}}]}
+    for text in (yaml.safe_dump(with_another), "", "a: [", "{contexts: 1}", "\x00\xff"):
+        file.write_text(text)
+        again = run_here(["kubeconfig", "-o", str(file)])
+        assert again.code == 2 and "is there already, and not rayched's" in again.errors[0]
+        assert file.read_text() == text
+    nowhere = run_here(["kubeconfig", "-o", str(file / "below")])
+    assert nowhere.code == 1 and nowhere.errors[0].startswith(f"error: --output {file / 'below'}: ")
     assert run_here(["kubeconfig", "--gateway", "127.0.0.1:7620"]).code == 2
     assert run_here(["gateway", "--listen", "0.0.0.0:1"]).code == 2
 

@@ -103,7 +103,7 @@ class Demonstration:
                 contextlib.ExitStack() as owned,
             ):
                 note(f"{self.replicas} replicas are up; starting what runs pods")
-                note(f"the page is at {page_address(rehearsal.cluster)}: {ui_command(rehearsal.cluster)} opens it")
+                note(f"{ui_command(rehearsal.cluster)} opens the page at {page_address(rehearsal.cluster)}")
                 begun = _begin(rehearsal, directory, work, self.real_nodes, pki, owned)
                 if failed := _run(rehearsal, manifests, begun, self.pods, began):
                     raise RehearsalFailed("; ".join(failed))

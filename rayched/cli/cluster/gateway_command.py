@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import socket
 from pathlib import Path
 from typing import Annotated, Final
@@ -15,7 +14,9 @@ from rayched.cli.context_option import chosen_context
 from rayched.cli.options import Namespace, Server
 from rayched.cli.printing import fail, note, out, wrong
 from rayched.client.contexts import choose
+from rayched.pki import private_files
 from rayched.pki.client_token import TokenFiles
+from rayched.pki.errors import PkiError
 from rayched.replica.settings import GATEWAY_PORT_DISTANCE, SettingsError
 
 _DEFAULT_LISTEN = "127.0.0.1:7620"
@@ -91,7 +92,13 @@ def kubeconfig(
     namespace: Namespace = "default",
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", metavar="FILE", help="Write a new file; none: print it.", show_default=False),
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="FILE",
+            help="Write this file, new or an earlier one of rayched's; none: print it.",
+            show_default=False,
+        ),
     ] = None,
     server: Server = None,
 ) -> None:
@@ -122,14 +129,7 @@ def kubeconfig(
     if output is None:
         out(text.rstrip("\n"))
         return
-    try:
-        # A file that is there may name other clusters.
-        with os.fdopen(os.open(output, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
-            file.write(text)
-    except FileExistsError:
-        wrong(f"--output {output}: is there already; name a new file, and $KUBECONFIG can list both")
-    except OSError as error:
-        fail(f"--output {output}: cannot be written ({error.strerror or error})")
+    _write(output, text)
     note(f"wrote {output}; use it with")
     note(f"  kubectl --kubeconfig {output} get pods")
     if current is None:
@@ -138,6 +138,21 @@ def kubeconfig(
         other = context_name((current + 1) % len(urls))
         note("kubectl asks one replica; when that is lost")
         note(f"  kubectl --kubeconfig {output} config use-context {other}")
+
+
+def _write(output: Path, text: str) -> None:
+    """In place of an earlier one of rayched's alone: another file that is there may name other clusters."""
+    from rayched.gateway.kubeconfig import is_own
+
+    try:
+        if not output.exists():
+            private_files.create(output, text.encode())
+        elif is_own(private_files.read(output).decode(errors="replace")):
+            private_files.replace(output, text.encode())
+        else:
+            wrong(f"--output {output}: is there already, and not rayched's; name a new file, and $KUBECONFIG can list both")
+    except PkiError as error:
+        fail(f"--output {error}")
 
 
 def _first_that_listens(urls: list[str]) -> int | None:

@@ -150,7 +150,7 @@ def _serve(cluster: LocalCluster, pki: LocalPki | None, start_seconds_max: float
         note(f"etcd is at {','.join(cluster.etcd_endpoints)}")
         if cluster.gateways:
             note(f"kubectl works with it: {kubeconfig_command(cluster)}")
-            note(f"the page is at {page_address(cluster)}: {ui_command(cluster)} opens it")
+            note(f"{ui_command(cluster)} opens the page at {page_address(cluster)}")
         if cluster.etcd is not None and (warning := cluster.etcd.binary.warning()):
             note(f"warning: {warning}")
         _stay(cluster, pki)

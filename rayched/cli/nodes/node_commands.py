@@ -160,7 +160,8 @@ def run_agents(client: Client, agents: HollowNodes, count: int, silence: Silence
                 out(f"{counted(len(silence.names), 'node')} back")
         agents.wait()
     except KeyboardInterrupt:
-        note("stopping")
+        agents.stop()
+        note("stopped")
     finally:
         agents.stop()
     if agents.failure is not None:

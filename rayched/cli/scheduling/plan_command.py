@@ -195,6 +195,10 @@ def _some(names: Sequence[str]) -> str:
 
 
 def _print(found: WhatIfPlan, start: Start) -> None:
+    if found.uncontrolled:
+        out_sentence(f"The drain would delete for good, as no controller makes them anew: {_some(found.uncontrolled)}")
+        out_sentence("What follows says where they would go if you made them anew.")
+        out("")
     if found.placements:
         printing.plain_table(["POD", "NODE"], [(one.pod, one.node_name) for one in found.placements])
     for preemption in found.preemptions:
@@ -208,10 +212,6 @@ def _print(found: WhatIfPlan, start: Start) -> None:
     _print_unplaced(f"{counted(len(new), 'pod')} would stay pending:", new, below=bool(found.placements))
     others = [one for one in found.unplaced if one.waits_already]
     _print_unplaced("Pending already, and would stay so:", others, below=bool(found.placements or new))
-    if found.uncontrolled:
-        out("")
-        out_sentence(f"The drain would delete for good, as no controller makes them anew: {_some(found.uncontrolled)}")
-        out("What stands above of them would hold if you made them anew.")
     at = f" at revision {start.revision}" if start.revision else ""
     evicted = len(found.preemptions)
     out_sentence(
