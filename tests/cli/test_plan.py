@@ -174,6 +174,7 @@ def test_pods_that_controllers_would_make_or_delete_are_planned(dump: str) -> No
     assert "Pod group default/train would be whole: 3 of 3 members" in out
     code, out, errors = plan(*words, stdin=workloads(0))
     assert (code, errors) == (1, []) and "Would be deleted by their controllers: default/web-x1" in out
+    assert out.endswith("0 would stay pending, 1 would be deleted.\n")
     assert json.loads(plan(*words, "-o", "json", stdin=workloads(0))[1])["deleted"] == ["default/web-x1"]
 
 

@@ -213,8 +213,8 @@ def _print(found: WhatIfPlan, start: Start) -> None:
     others = [one for one in found.unplaced if one.waits_already]
     _print_unplaced("Pending already, and would stay so:", others, below=bool(found.placements or new))
     at = f" at revision {start.revision}" if start.revision else ""
-    evicted = len(found.preemptions)
+    gone = len(found.uncontrolled) + len(found.deleted)
     out_sentence(
-        f"Plan{at}: {counted(len(found.placements), 'pod')} would be placed, {evicted} would preempt others, "
-        f"{len(found.unplaced)} would stay pending."
+        f"Plan{at}: {counted(len(found.placements), 'pod')} would be placed, {len(found.preemptions)} would preempt others, "
+        f"{len(found.unplaced)} would stay pending{f', {gone} would be deleted' if gone else ''}."
     )
