@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests import sampling
+
 pytestmark = [pytest.mark.slow, pytest.mark.long]
 
 CODE = """\
@@ -60,6 +62,7 @@ def project(tmp_path: Path) -> Path:
         "tests/leader/test_bounds.py": GOOD,
         "tests/mutants/equivalent.toml": EQUAL_BOUND,
         "tests/__init__.py": "",
+        "tests/sampling.py": Path(sampling.__file__).read_text(),
         "tests/transcripts/__init__.py": "",
     }.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
