@@ -18,7 +18,7 @@ with Client() as client:
     except NotBound as error:
         print(error)
     for waiting in client.queue(name="huge").pods:
-        print(f"held by {', '.join(waiting.held_by)} ; attempts: {waiting.attempts}")
+        print(f"held by {', '.join(waiting.held_by)}; attempts: {waiting.attempts}")
     for verdict in client.explain("huge", limit=1).verdicts:
         print(f"{verdict.node}: {'; '.join(reason for rejection in verdict.rejections for reason in rejection.reasons)}")
     client.delete("pod", "huge", grace_period_seconds=0)

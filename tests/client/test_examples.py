@@ -60,7 +60,7 @@ def test_why_pending(cluster: RunningCluster) -> None:
     found = example(cluster, "why_pending.py")
     message = "0/3 nodes are available: 3 Insufficient cpu."
     assert found[0].startswith(f"1 of 1 pods are not bound after 2 s: default/huge: {message}")
-    assert re.fullmatch(r"held by NodeResourcesFit after \d+ attempts", found[1])
+    assert re.fullmatch(r"held by NodeResourcesFit; attempts: \d+", found[1])
     assert re.fullmatch(r"node-\d: Insufficient cpu", found[2])
     assert found[3] == "Pod default/huge not found (NOT_FOUND)"
 
