@@ -56,7 +56,7 @@ class Terminal(io.StringIO):
 LONG = "pods web-0-of-a-rather-long-name: no node of 12 has room for so many, and none will have in time"
 
 
-@pytest.mark.parametrize("before", ["error: ", "warning: ", ""])
+@pytest.mark.parametrize("before", ["error: ", "warning: ", "Warning: ", ""])
 def test_notes_break_between_words_on_a_terminal(monkeypatch: pytest.MonkeyPatch, before: str) -> None:
     monkeypatch.setenv("COLUMNS", "40")
     monkeypatch.setattr("sys.stderr", terminal := Terminal())

@@ -7,7 +7,7 @@ from collections import Counter
 from rayched.api import kinds
 from rayched.api.columns import NONE
 from rayched.api.termination import FINAL_PHASES
-from rayched.cli.objects.description_lines import field, mapping, shown_annotations, table
+from rayched.cli.objects.description_lines import controlled_by, field, mapping, shown_annotations, table
 from rayched.client.client import Client
 from rayched.v1.core_pb2 import Pod
 from rayched.v1.workloads_pb2 import PodGroup
@@ -23,11 +23,7 @@ def group_lines(client: Client, group: PodGroup) -> list[str]:
         field("Namespace", metadata.namespace),
         *mapping("Labels", metadata.labels),
         *mapping("Annotations", shown_annotations(metadata)),
-    ]
-    owner = next((one for one in metadata.owner_references if one.controller), None)
-    if owner is not None:
-        lines.append(field("Controlled By", f"{owner.kind}/{owner.name}"))
-    lines += [
+        *controlled_by(metadata),
         field("Priority", priority),
         field("Policy", f"gang, {spec.scheduling_policy.gang.min_count} at least" if gang else "basic"),
         field("Topology", ", ".join(one.key for one in spec.scheduling_constraints.topology) or NONE),

@@ -8,7 +8,7 @@ from typing import Final
 
 from rayched.api import kinds
 from rayched.api.columns import NONE
-from rayched.cli.objects.description_lines import container, field, mapping, shown_annotations, table
+from rayched.cli.objects.description_lines import container, controlled_by, field, mapping, shown_annotations, table
 from rayched.client.client import Client
 from rayched.v1.core_pb2 import Pod, PodTemplateSpec, ReplicationController
 from rayched.v1.meta_pb2 import LabelSelector
@@ -20,16 +20,14 @@ _PHASES: Final = (("Running", "Running"), ("Pending", "Waiting"), ("Succeeded", 
 
 def maker_lines(client: Client, item: ReplicaSet | StatefulSet | ReplicationController | Job) -> list[str]:
     metadata, selector = item.metadata, _selector(item.spec.selector)
-    owner = next((one for one in metadata.owner_references if one.controller), None)
     lines = [
         field("Name", metadata.name),
         field("Namespace", metadata.namespace),
         field("Selector", selector or NONE),
         *mapping("Labels", metadata.labels),
         *mapping("Annotations", shown_annotations(metadata)),
+        *controlled_by(metadata),
     ]
-    if owner is not None:
-        lines.append(field("Controlled By", f"{owner.kind}/{owner.name}"))
     found = client.list(kinds.POD, namespace=metadata.namespace, label_selector=selector)
     owned = [pod for pod in found if isinstance(pod, Pod) and _is_of(pod, metadata.uid)]
     counts = Counter(pod.status.phase or "Pending" for pod in owned)

@@ -36,6 +36,11 @@ def field(name: str, text: str) -> str:
     return folded(f"{name}:".ljust(_WIDTH) + shown(text), _WIDTH)
 
 
+def controlled_by(metadata: ObjectMeta) -> list[str]:
+    owner = next((one for one in metadata.owner_references if one.controller), None)
+    return [] if owner is None else [field("Controlled By", f"{owner.kind}/{owner.name}")]
+
+
 def listed(name: str, texts: Iterable[str]) -> list[str]:
     found = list(texts) or [NONE]
     return [field(name, found[0]), *(folded(" " * _WIDTH + shown(text), _WIDTH) for text in found[1:])]

@@ -120,7 +120,9 @@ def wanted(results: Iterable[ReadResult], start: Start) -> Wanted:
     priorities = {item.metadata.name: item for item in there if isinstance(item, PriorityClass)}
     runtimes = {item.metadata.name: item for item in there if isinstance(item, RuntimeClass)}
     groups = [item for item in others if isinstance(item, PodGroup)]
-    foresight = WorkloadForesight([*start.objects, *groups], AdmissionClasses(priorities, runtimes), time.time())
+    # Nobody sorts the pods of a cluster by controller for manifests that have none.
+    known_to_controllers = [*start.objects, *groups] if any(isinstance(item, ReplicaSet | Job) for item in others) else []
+    foresight = WorkloadForesight(known_to_controllers, AdmissionClasses(priorities, runtimes), time.time())
     known = {(item.metadata.namespace, item.metadata.name) for item in start.objects if isinstance(item, Pod)}
     errors: list[str] = []
     new: list[Pod] = []

@@ -26,7 +26,7 @@ from rayched.api.well_known_taints import DefaultTolerations
 from rayched.controllers.workloads import jobs, replica_sets
 from rayched.controllers.workloads.job_groups import group_of_job, wanted_group
 from rayched.controllers.workloads.owned_pods import OwnedPod, PodSet, controller_link, facts_of_pod
-from rayched.controllers.workloads.pod_making import PodMaker, TemplateRefused, give_index, name_for
+from rayched.controllers.workloads.pod_making import PodMaker, TemplateRefused, name_for, named_copy
 from rayched.controllers.workloads.workload_view import AdmissionClasses, PodOwner, SeenGroup, pod_owner, seen_group
 from rayched.store.entries import Entry
 from rayched.store.keys import Keys
@@ -96,19 +96,19 @@ class WorkloadForesight:
         group = self._group_of(owner, prototype)
         pods, memory = PodSet(), jobs.JobMemory()
         for pod in there.values():
-            pods.put(facts_of_pod(_entry_of(pod), pod))
+            pods.put(_facts(pod))
         self._check_room(workload, len(pods.active))
-        made: dict[bytes, Pod] = {}
+        made: dict[str, Pod] = {}
         deleted: list[Pod] = []
         while (turn := self._turn(workload, pods, memory)) != _NOTHING:
             for leaver in turn.delete:
                 pods.remove(leaver.key)
-                if made.pop(leaver.key, None) is None:
-                    deleted.append(there[leaver.key])
+                if made.pop(leaver.name, None) is None:
+                    deleted.append(there[leaver.name])
             for index in turn.create:
-                pod = _copy_of(prototype, owner, index, len(made) + 1, pods)
-                pods.put(facts_of_pod(_entry_of(pod), pod))
-                made[_entry_of(pod).key] = pod
+                name = _new_name(owner, index, len(made) + 1, pods)
+                made[name] = named_copy(prototype, owner, name, index)
+                pods.put(_facts(made[name]))
         self._pods_left -= len(made)
         return ForeseenPods([*made.values()], deleted, group)
 
@@ -138,8 +138,8 @@ class WorkloadForesight:
         default(workload)
         return workload
 
-    def _pods_there(self, owner: PodOwner) -> dict[bytes, Pod]:
-        """Its pods, and those that it would adopt, by key. Those of one that is in no store are known by its name."""
+    def _pods_there(self, owner: PodOwner) -> dict[str, Pod]:
+        """Its pods, and those that it would adopt, by name. Those of one that is in no store are known by its name."""
         metadata, found = owner.message.metadata, []
         for pod in self._controlled[owner.kind.name, metadata.namespace, metadata.name]:
             link = controller_link(pod)
@@ -149,7 +149,7 @@ class WorkloadForesight:
             is_over = pod.metadata.HasField("deletion_timestamp") or pod.status.phase in FINAL_PHASES
             if not is_over and owner.matcher.matches(pod.metadata.labels):
                 found.append(pod)
-        return {_entry_of(pod).key: pod for pod in found}
+        return {pod.metadata.name: pod for pod in found}
 
     def _group_of(self, owner: PodOwner, prototype: Pod) -> PodGroup | None:
         if not isinstance(owner.message, Job):
@@ -171,16 +171,13 @@ class WorkloadForesight:
         return _Turn(of_job.create, (*of_job.withdraw, *of_job.end))
 
 
-def _copy_of(prototype: Pod, owner: PodOwner, index: int | None, number: int, there: PodSet) -> Pod:
-    """The `number`th that is new."""
-    pod = Pod()
-    pod.CopyFrom(prototype)
-    name = owner.message.metadata.name
+def _new_name(owner: PodOwner, index: int | None, number: int, there: PodSet) -> str:
+    """Of the `number`th that is new."""
     suffixes = (f"new{free}" for free in itertools.count(number if index is None else 1))
-    pod.metadata.name = next(found for suffix in suffixes if (found := name_for(name, index, suffix)) not in there.names)
-    give_index(pod, name, index)
-    return pod
+    names = (name_for(owner.message.metadata.name, index, suffix) for suffix in suffixes)
+    return next(name for name in names if name not in there.names)
 
 
-def _entry_of(pod: Pod) -> Entry:
-    return Entry(pod.metadata.name.encode(), b"", 0, 0)
+def _facts(pod: Pod) -> OwnedPod:
+    """Its key is its name: a workload's pods have one namespace."""
+    return facts_of_pod(Entry(pod.metadata.name.encode(), b"", 0, 0), pod)

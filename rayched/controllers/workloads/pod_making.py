@@ -80,7 +80,7 @@ class PodMaker:
             for container in (*pod.spec.init_containers, *pod.spec.containers):
                 _tell_index(container)
             index = 0
-        give_index(pod, owner.name, index)
+        _give_index(pod, owner.name, index)
         if isinstance(workload.message, Job) and asks_for_group(workload.message):
             pod.spec.scheduling_group.pod_group_name = owner.name
         # Admission judges a whole pod, so this one is called as the longest of them could be.
@@ -103,13 +103,10 @@ class PodMaker:
         self, workload: PodOwner, prototype: Pod, name: str, index: int | None, wall: float, write: LeaderWrite
     ) -> GuardedPut:
         """Creates the pod, if its controller is still as it was seen: then its namespace is there too."""
-        pod = Pod()
-        pod.CopyFrom(prototype)
+        pod = named_copy(prototype, workload, name, index)
         metadata = pod.metadata
-        metadata.name = name
         metadata.uid = self.uid()
         metadata.creation_timestamp.seconds = int(wall)
-        give_index(pod, workload.message.metadata.name, index)
         key = self._keys.object_key(POD, metadata.namespace, name)
         node = pod.spec.node_name
         mark = self._keys.taken(node) if node else b""
@@ -138,8 +135,16 @@ def name_for(owner: str, index: int | None, suffix: str) -> str:
     return owner[: _NAME_CHARACTERS_MAX - len(middle) - len(suffix)].rstrip(".-") + middle + suffix
 
 
-def give_index(pod: Pod, owner: str, index: int | None) -> None:
-    """In place. None: of a pod that has none."""
+def named_copy(prototype: Pod, workload: PodOwner, name: str, index: int | None) -> Pod:
+    """A pod of the workload. `index` None: it has none."""
+    pod = Pod()
+    pod.CopyFrom(prototype)
+    pod.metadata.name = name
+    _give_index(pod, workload.message.metadata.name, index)
+    return pod
+
+
+def _give_index(pod: Pod, owner: str, index: int | None) -> None:
     if index is not None:
         pod.metadata.annotations[COMPLETION_INDEX] = pod.metadata.labels[COMPLETION_INDEX] = str(index)
         pod.spec.hostname = f"{owner}-{index}"
