@@ -10,7 +10,7 @@ SOURCES := rayched leader tests benchmarks examples setup.py
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-long test-chaos test-fast check format lint types layers house proto proto-check behaviour docs docs-check conformance simulate mutants access audit fuzz fuzz-parsers fuzz-gateway probe trace kubectl chaos failover hosts flood gateway-load groups hostile soak storage nodes node-soak test-browser pictures bench bench-quick bench-plot pool secured warmup idle queue-bench wheel lock clean
+.PHONY: help setup run test test-long test-chaos test-fast check format lint types layers house proto proto-check behaviour docs docs-check conformance simulate mutants access audit fuzz fuzz-parsers fuzz-gateway probe trace kubectl chaos failover hosts flood gateway-load groups hostile soak storage nodes node-soak test-browser page-load pictures bench bench-quick bench-plot pool secured warmup idle queue-bench wheel lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {sub(/: make /, "\n                    make ", $$2); printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -46,6 +46,9 @@ test-fast: $(STAMP) ## the quick tests, which start no replicas
 test-browser: $(STAMP) ## the page in Chromium; Playwright is installed for it
 	@$(BIN)/python -c 'import axe_playwright_python' 2>/dev/null || $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation --editable '.[browser]'
 	@$(BIN)/python -m pytest -q -m browser tests/page
+
+page-load: $(STAMP) ## how soon the page is there in Chromium, and what it costs: make page-load [ARGS="--visits 2 --seconds 10"]
+	@$(BIN)/python -m benchmarks.page $(ARGS)
 
 pictures: $(STAMP) ## draw the pictures of the page anew: make pictures [ARGS=...]
 	@$(BIN)/python -m tests.page.pictures $(ARGS)

@@ -25,6 +25,8 @@ class Binding(NamedTuple):
 
     seconds: float
     epoch: int
+    waited_seconds: float = 0.0
+    """Since its creation was seen."""
 
 
 class Moment(NamedTuple):
@@ -152,7 +154,7 @@ def _one_client(
 
 
 def _look(end: Connection, endpoints: Sequence[str]) -> None:
-    seen, unbound = Seen(), set[bytes]()
+    seen, unbound = Seen(), dict[bytes, float]()
 
     def told(asked: str) -> tuple[int, int] | Seen:
         return (seen.created, len(seen.bindings)) if asked == "counts" else seen
@@ -160,17 +162,17 @@ def _look(end: Connection, endpoints: Sequence[str]) -> None:
     look(end, endpoints, lambda pair, keys: _note(seen, unbound, pair, time.monotonic(), keys.epoch), told)
 
 
-def _note(seen: Seen, unbound: set[bytes], pair: Any, seconds: float, epoch_key: bytes) -> None:
+def _note(seen: Seen, unbound: dict[bytes, float], pair: Any, seconds: float, epoch_key: bytes) -> None:
     if pair.key == epoch_key:
         seen.epochs.append((seconds, pair.mod_revision))
     elif pair.version == 1:
         seen.created += 1
         if not unbound:
             seen.moments.append(Moment(seconds, True))
-        unbound.add(pair.key)
+        unbound[pair.key] = seconds
     elif pair.key in unbound:
         stored = Stored.FromString(pair.value)
         if stored.object.pod.spec.node_name:
-            unbound.discard(pair.key)
-            seen.bindings.append(Binding(seconds, stored.leader_write.epoch))
+            since = unbound.pop(pair.key)
+            seen.bindings.append(Binding(seconds, stored.leader_write.epoch, seconds - since))
             seen.moments.append(Moment(seconds, bool(unbound)))

@@ -46,6 +46,23 @@ async def a_feed(nodes: int) -> ClusterFeed:
     return feed
 
 
+@pytest.mark.row("UI2")
+def test_zones_are_told_as_soon_as_they_are_known() -> None:
+    async def play() -> None:
+        feed = await a_feed(10)
+        feed.status, feed.samples, feed.has_usage = GetSchedulerStatusResponse(nodes=10), 1, False
+        reader = PageStream(feed, frozenset({"status"}), "v", lambda: NOW)
+        found = dict(frames(reader.news(0.0)))
+        assert found["status"]["zones"] == []
+        assert list(reader.news(0.25)) == []
+        feed.has_usage = True
+        [(name, status)] = frames(reader.news(0.5))
+        assert name == "status" and [zone["nodes"] for zone in status["zones"]] == [10]
+        assert list(reader.news(0.75)) == []
+
+    asyncio.run(play())
+
+
 @pytest.mark.row("UI46")
 def test_a_reader_that_takes_nothing_for_long_is_sent_the_newest_once() -> None:
     async def play() -> None:
