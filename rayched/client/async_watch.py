@@ -22,12 +22,16 @@ from rayched.v1.services_pb2 import GetLeaderRequest, GetLeaderResponse, WatchRe
 class AsyncResumingStream:
     """The responses of a streaming call, opened again whenever it breaks."""
 
-    def __init__(self, transport: AsyncTransport, name: str, request: Callable[[], Any], patience_seconds: float) -> None:
-        """`request` makes the request of each opening; patience is how long no stream may give its first response."""
+    def __init__(
+        self, transport: AsyncTransport, name: str, request: Callable[[], Any], patience_seconds: float, *, resumes: bool = True
+    ) -> None:
+        """`request` makes the request of each opening; patience is how long no stream may give its first response. Where it does
+        not resume, one that has given a response is not opened again."""
         self._transport = transport
         self._name = name
         self._request = request
         self._patience_seconds = patience_seconds
+        self._resumes = resumes
         self._endpoint = ""
         self._call: Any = None
         self._closed = False
@@ -38,7 +42,7 @@ class AsyncResumingStream:
             try:
                 return await self._read()
             except ApiError as failure:
-                if not is_broken(failure):
+                if not self._resumes or not is_broken(failure):
                     raise
         async for attempt in self._transport.attempts(self._patience_seconds, is_broken):
             with attempt:

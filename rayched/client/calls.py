@@ -126,9 +126,15 @@ def has_next_page(request: messages.ListRequest, page: messages.ListResponse) ->
 def watch_request(
     kind: AnyKind | None, namespace: str, label_selector: str, field_selector: str, start_revision: int
 ) -> messages.WatchRequest:
-    found = _kind(kind) if kind is not None else None
-    if found is None and not start_revision:
+    if kind is None and not start_revision:
         raise ValueError("a watch of all kinds needs a start_revision, for example that of a list")
+    return cached_request(kind, namespace, label_selector, field_selector, start_revision)
+
+
+def cached_request(
+    kind: AnyKind | None, namespace: str, label_selector: str, field_selector: str, start_revision: int = 0
+) -> messages.WatchRequest:
+    found = _kind(kind) if kind is not None else None
     return messages.WatchRequest(
         kind=found.name if found else "",
         namespace=namespace if found is None or found.namespaced else "",

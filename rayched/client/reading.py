@@ -8,12 +8,15 @@ A kind in a variable gives any of them.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 from typing import Any, Literal, TypeVar, overload
 
 from rayched.api.kinds import AnyObject, Kind
 from rayched.client import calls
 from rayched.client.calls import Listing
 from rayched.client.transport import Transport
+from rayched.client.watch import ResumingStream
+from rayched.client.watching import Event, EventType, cached_events
 from rayched.v1.core_pb2 import Node, Pod
 from rayched.v1.services_pb2 import ListResponse
 from rayched.v1.workloads_pb2 import Job
@@ -146,6 +149,29 @@ class ReadingCalls:
             kind, namespace=namespace, label_selector=label_selector, field_selector=field_selector, revision=revision
         )
         return calls.listing_of(tuple(pages))
+
+    def cached(
+        self,
+        kind: str | Kind | type[Any] | None,
+        *,
+        namespace: str = "",
+        label_selector: str = "",
+        field_selector: str = "",
+    ) -> Iterator[Event]:
+        """The objects as a replica has them in memory: each as it was added, then a bookmark with the revision that they are of,
+        which may be a moment ago. Kind None: all but events. A watch from the revision after it misses nothing.
+
+        It costs etcd nothing, and a replica less than a list. Raises ApiError, also where the replica ends meanwhile: what was
+        given out is then not all, and another replica begins anew.
+        """
+        request = calls.cached_request(kind, namespace, label_selector, field_selector)
+        stream = ResumingStream(self._transport, "Watch.Watch", self._transport.patience.total_seconds, resumes=False)
+        with closing(stream):
+            for response in stream.responses(lambda: request):
+                for event in cached_events(response):
+                    yield event
+                    if event.type is EventType.BOOKMARK:
+                        return
 
     def pages(
         self,

@@ -24,11 +24,21 @@ __all__ = ["Event", "EventType", "LeaderStream", "ResumingStream", "StreamClosed
 class ResumingStream:
     """The response of a streaming call, opened again whenever it breaks; shared by the watches of objects and of the leader."""
 
-    def __init__(self, transport: Transport, name: str, patience_seconds: float, timeout_seconds: float | None = None) -> None:
-        """`timeout_seconds`: the stream ends by itself, with StreamClosed, when it was there for so long."""
+    def __init__(
+        self,
+        transport: Transport,
+        name: str,
+        patience_seconds: float,
+        timeout_seconds: float | None = None,
+        *,
+        resumes: bool = True,
+    ) -> None:
+        """`timeout_seconds`: the stream ends by itself, with StreamClosed, when it was there for so long. Where it does not
+        resume, one that has given a response is not opened again."""
         self._transport = transport
         self._name = name
         self._patience_seconds = patience_seconds
+        self._resumes = resumes
         self._ends_at = None if timeout_seconds is None else time.monotonic() + timeout_seconds
         self._lock = threading.Lock()
         self._call: Any = None
@@ -47,7 +57,7 @@ class ResumingStream:
                     try:
                         response = self._next(endpoint, call)
                     except ApiError as failure:
-                        if not is_broken(failure):
+                        if not self._resumes or not is_broken(failure):
                             raise
                         break
                     yield response

@@ -40,6 +40,12 @@ class Event(NamedTuple):
     revision: int
 
 
+def cached_events(response: WatchResponse) -> Iterator[Event]:
+    """Of a message of the present state, that of a replica; a bookmark is the last one."""
+    for event in response.events:
+        yield Event(_TYPES[event.type], unwrap(event.object) if event.HasField("object") else None, event.revision)
+
+
 class StreamClosed(Exception):
     """The stream was closed on this side, or its time is over."""
 

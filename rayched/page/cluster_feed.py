@@ -1,6 +1,6 @@
 """What one reader of the page sees, in however many windows: usage, the scheduler's figures, leaders, Events.
 
-    nodes, pods     a list at one revision, then the watch of all kinds from there: columns that are exact as of a revision
+    nodes, pods     what a replica has in memory, then the watch of all kinds from there: columns exact as of a revision
     scheduler       GetSchedulerStatus once a second
     leader          WatchLeader
     Events          a list, then their watch
@@ -19,7 +19,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from typing import Any, Final
 
 import grpc
@@ -155,18 +155,14 @@ class ClusterFeed:
         usage = self.usage
         self.has_usage = False
         usage.clear()
-        revision = 0
-        for kind in (kinds.NODE, kinds.POD):
-            async for page in self._client.pages(kind, revision=revision):
-                revision = page.revision
-                for item in page.objects:
-                    self._see(kinds.unwrap(item))
-                # Large pages, and a loop that has others to serve.
-                await asyncio.sleep(0)
-        usage.revision = revision
+        async with aclosing(self._client.cached(None)) as present:
+            async for event in present:
+                if event.object is not None:
+                    self._see(event.object)
+                usage.revision = event.revision
         self.has_usage = True
         self.denied -= {"usage"}
-        async with self._client.watch(None, start_revision=revision + 1, bookmarks=True) as events:
+        async with self._client.watch(None, start_revision=usage.revision + 1, bookmarks=True) as events:
             async for event in events:
                 if event.type is EventType.DELETED:
                     self._forget(event.object)

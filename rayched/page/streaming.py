@@ -1,7 +1,7 @@
 """The page's stream: server-sent events, of which each reader is sent what is new since its last ones were taken.
 
     hello     once: the assets' version, the server's time, since when histories are kept, whether there is a problem
-    status    once a second: sample, who leads, figures of the scheduler, zones
+    status    once a second, and once zones are known: sample, who leads, figures of the scheduler, zones
     history   once: samples of the last hour
     leader    the terms, when they change
     usage     columns of all nodes, then rows that changed, at most four times a second
@@ -49,7 +49,8 @@ class PageStream:
         """The columns that the sequence counts in: they begin anew where nobody looked for a while."""
         self._usage_at = 0
         self._all_columns_at = 0.0
-        self._samples = -1
+        self._status_of = (-1, False)
+        """How many samples there were, and whether zones were known."""
         self._terms = -1
         self._events = 0
 
@@ -91,8 +92,8 @@ class PageStream:
         if "leader" in self._topics and self._terms != feed.timeline.sequence:
             self._terms = feed.timeline.sequence
             yield _frame("leader", {"terms": feed.timeline.plain()})
-        if "status" in self._topics and self._samples != feed.samples and feed.status is not None:
-            self._samples = feed.samples
+        if "status" in self._topics and self._status_of != (feed.samples, feed.has_usage) and feed.status is not None:
+            self._status_of = (feed.samples, feed.has_usage)
             yield _frame("status", self._status())
         if "usage" in self._topics and feed.has_usage:
             yield from self._usage_news(now)
