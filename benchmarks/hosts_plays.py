@@ -47,6 +47,13 @@ class HostPause:
 
     kind: str
     seconds: float | None
+    until_epoch: float | None = None
+    """Of these until the later epoch was seen."""
+
+    def __str__(self) -> str:
+        if self.seconds is None or self.until_epoch is None:
+            return "no binding came"
+        return f"{self.seconds:.2f} s, {self.until_epoch:.2f} of them until the epoch"
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +144,11 @@ class HostStage:
             time.sleep(max(0.0, fault.seconds + _DOWN_SECONDS_MIN - time.monotonic()))
         finally:
             self.network.up(host)
-        return HostPause(kind, None if binding is None else binding.seconds - fault.seconds)
+        if binding is None:
+            return HostPause(kind, None)
+        epochs = self._rehearsal.follower.ask(lambda auditor: list(auditor.epochs))
+        began = min(at for epoch, at in epochs if epoch > fault.epoch)
+        return HostPause(kind, binding.seconds - fault.seconds, began - fault.seconds)
 
     def epochs_since(self, began: float) -> list[float]:
         """When each epoch since then began."""
@@ -184,8 +195,7 @@ def play_downs(stage: HostStage, kind: str, count: int, tell: Callable[[str], ob
         host = stage.place_leads(together=kind == "etcd")
         began = time.monotonic()
         pauses.append(stage.pause_after(kind, host))
-        seconds = pauses[-1].seconds
-        tell(f"{kind} {number} of {count}, {host}: {'no binding came' if seconds is None else f'{seconds:.2f} s'}")
+        tell(f"{kind} {number} of {count}, {host}: {pauses[-1]}")
         if number < count:
             time.sleep(max(0.0, began + _APART_SECONDS - time.monotonic()))
     stage.wait_until_well()

@@ -3,7 +3,8 @@
 A follower keeps one idle TCP connection to the address in the leader's record. Two things are taken for evidence:
 
     refused   the connection broke, and a new one was refused: the kernel there says that nobody listens any more
-    silent    the record is overdue, and for `suspect_after` no attempt to connect was answered at all, nor the other followers'
+    silent    a renewal is overdue, and since it was due, `suspect_after` ago, no attempt to connect was answered at all, nor the
+              other followers'
 
 Refused is acted on at once. Silence proves nothing: so a follower votes, and acts when two followers, where there are two, have
 voted for the same term, and only while the lead has not passed more than `CHANGES_A_MINUTE_MAX` times within the last minute.
@@ -120,8 +121,13 @@ class Revoke:
     detail: str
 
 
+@dataclass(frozen=True, slots=True)
+class LookAround:
+    """The leader's host gives no answer, and a member of etcd may be there: find out who answers, before anything is asked."""
+
+
 DetectorEvent = LeaderSeen | Connected | ConnectionBroken | ConnectionRefused | Unanswered | Counted | TimePassed
-DetectorEffect = Connect | Disconnect | Vote | Revoke
+DetectorEffect = Connect | Disconnect | LookAround | Vote | Revoke
 
 
 class FailureDetector:
@@ -132,13 +138,17 @@ class FailureDetector:
 
     def __init__(self, retry_period: float, suspect_after: float | None) -> None:
         """Seconds. `retry_period`: between two renewals. `suspect_after`: None: silence is never acted on."""
-        self._overdue_ns = seconds_to_ns(retry_period) * 5 // 4
+        self._late_ns = seconds_to_ns(retry_period) // 8
+        """So late may a renewal be before it is overdue."""
+        self._overdue_ns = seconds_to_ns(retry_period) + self._late_ns
         self._suspect_after_ns = None if suspect_after is None else seconds_to_ns(suspect_after)
         self._now_ns = 0
         self._out: list[DetectorEffect] = []
         self._leading: Leading | None = None
         self._seen_ns = 0
         """When the record last changed."""
+        self._has_answered = False
+        """Since then."""
         self._number = 0
         self._link = 0
         """The idle connection, or the attempt at it; 0: there is none."""
@@ -151,7 +161,9 @@ class FailureDetector:
         self._probe_at_ns = 0
         """When the next one may be sent."""
         self._silent_since_ns: int | None = None
-        """When the first attempt began that has had no answer."""
+        """When the renewal was due; after an answer, when the first attempt began that has had none."""
+        self._vote_at_ns = 0
+        """When the next one may be cast."""
         self._voted = 0
         self._acted_on = 0
         """The last epoch of which something was revoked, or tried to be."""
@@ -168,7 +180,7 @@ class FailureDetector:
                 self._open_since_ns, self._was_open = now_ns, True
             case Connected(number) if number == self._probe:
                 self._out.append(Disconnect(number))
-                self._probe, self._silent_since_ns = 0, None
+                self._probe, self._silent_since_ns, self._has_answered = 0, None, True
             case ConnectionBroken(number) if number == self._link:
                 self._broken()
             case ConnectionRefused(number) if number in (self._link, self._probe):
@@ -178,7 +190,8 @@ class FailureDetector:
             case Unanswered(number) if number == self._probe:
                 self._probe = 0
                 if self._silent_since_ns is None:
-                    self._silent_since_ns = self._probe_at_ns - PROBE_NS
+                    self._silent_since_ns = self._probe_at_ns - PROBE_NS - (0 if self._has_answered else self._late_ns)
+                    self._out.append(LookAround())
             case Counted(epoch, present, suspecting):
                 self._counted(epoch, present, suspecting)
         self._advance()
@@ -192,13 +205,15 @@ class FailureDetector:
         dues = [] if self._connect_at_ns is None else [self._connect_at_ns]
         if self._suspect_after_ns is not None and not self._probe:
             dues.append(max(self._seen_ns + self._overdue_ns, self._probe_at_ns))
+        if self._suspect_after_ns is not None and self._silent_since_ns is not None:
+            dues.append(max(self._silent_since_ns + self._suspect_after_ns, self._vote_at_ns))
         return min(dues, default=None)
 
     # ------------------------------------------------------------------------------------------------------- what happens
 
     def _see(self, leading: Leading | None) -> None:
         former, self._leading, self._seen_ns = self._leading, leading, self._now_ns
-        self._silent_since_ns = None
+        self._silent_since_ns, self._has_answered = None, False
         if self._voted:
             self._voted = 0
             self._out.append(Vote(0))
@@ -225,7 +240,7 @@ class FailureDetector:
             self._link, self._connect_at_ns = 0, self._now_ns + _RECONNECT_NS
         else:
             self._probe = 0
-        self._silent_since_ns = None
+        self._silent_since_ns, self._has_answered = None, True
         # Without a connection in this term the address may be wrong, or meant for others.
         if self._was_open:
             self._revoke(Evidence.REFUSED, "whose connection broke, and whose address refuses another one")
@@ -264,10 +279,12 @@ class FailureDetector:
             return
         if not self._probe and now_ns >= self._probe_at_ns:
             self._probe_at_ns = now_ns + PROBE_NS
-            if self._silent_since_ns is not None and now_ns - self._silent_since_ns >= self._suspect_after_ns:
-                self._voted = leading.held.epoch
-                self._out.append(Vote(self._voted))
             self._probe = self._connect(leading, PROBE_NS)
+        if self._silent_since_ns is None or now_ns < max(self._silent_since_ns + self._suspect_after_ns, self._vote_at_ns):
+            return
+        self._vote_at_ns = now_ns + PROBE_NS
+        self._voted = leading.held.epoch
+        self._out.append(Vote(self._voted))
 
     def _connect(self, leading: Leading, timeout_ns: int) -> int:
         self._number += 1

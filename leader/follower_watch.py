@@ -29,7 +29,6 @@ from leader.etcd_requests import LockKeys
 from leader.etcd_shim import rpc
 from leader.events import EpochChanged, Event, Listed, RecordChanged
 from leader.failure_detector import (
-    PROBE_NS,
     Connect,
     Counted,
     DetectorEffect,
@@ -38,6 +37,7 @@ from leader.failure_detector import (
     FailureDetector,
     LeaderSeen,
     Leading,
+    LookAround,
     Revoke,
     TimePassed,
     Unanswered,
@@ -69,16 +69,17 @@ class FollowerWatch:
         suspect_after: float | None,
         suspects: Callable[[Evidence], object] = lambda _: None,
         acted: Callable[[Evidence, bool | None], object] = lambda *_: None,
-        overdue: Callable[[], object] = lambda: None,
+        silent: Callable[[], object] = lambda: None,
         clock: Clock | None = None,
     ) -> None:
         """`votes`: what the keys of followers begin with, used where `suspect_after` is given. `suspects` is told each suspicion
-        once, `acted` whether a term was ended: False where it had been, None where etcd gave no answer. `overdue` is called when
-        a renewal is, before there is any suspicion. Times in seconds. Raises EndpointError at `start`."""
+        once, `acted` whether a term was ended: False where it had been, None where etcd gave no answer. `silent` is called
+        when the leader begins to give no answer, before there is any suspicion. Times in seconds.
+
+        Raises EndpointError at `start`."""
         self._endpoints, self._keys, self._votes, self._identity = kept(endpoints), keys, votes, identity
         self._is_present = suspect_after is not None
-        self._suspects, self._acted, self._overdue = suspects, acted, overdue
-        self._is_overdue = False
+        self._suspects, self._acted, self._silent = suspects, acted, silent
         self._clock = clock or SystemClock()
         self._detector = FailureDetector(retry_period, suspect_after)
         self._observed = Observation()
@@ -157,14 +158,11 @@ class FollowerWatch:
                 case _:
                     changed = False
             if changed:
-                self._is_overdue = False
                 self._happened.append(LeaderSeen(leading_of(self._observed, self._identity)))
 
     def _perform(self, effect: DetectorEffect) -> None:
         match effect:
             case Connect(number, address, timeout_ns):
-                if timeout_ns == PROBE_NS and not self._is_overdue:
-                    self._look_around()
                 host, _, port = address.rpartition(":")
                 if host and port.isdecimal():
                     self._connections.open(number, host.strip("[]"), int(port), timeout_ns / NS_PER_SECOND)
@@ -172,18 +170,18 @@ class FollowerWatch:
                     self._happened.append(Unanswered(number))
             case Disconnect(number):
                 self._connections.close(number)
+            case LookAround():
+                self._look_around()
             case Vote(epoch):
                 self._vote(epoch)
             case Revoke(leading, evidence, detail):
                 self._revoke(leading, evidence, detail)
 
     def _look_around(self) -> None:
-        """Who may have to act soon wants to know which members of etcd answer: one may be where the leader is."""
-        self._is_overdue = True
         channel = self._channel
         assert channel is not None
         channel.look_around()
-        self._overdue()
+        self._silent()
 
     def _revoke(self, leading: Leading, evidence: Evidence, detail: str) -> None:
         channel = self._channel

@@ -173,6 +173,10 @@ class SchedulerActor:
             self._fenced_changed.wait_for(lambda: sum(self._fenced.values()) > known)
             return dict(self._fenced)
 
+    def expect_to_lead(self) -> None:
+        """This replica may lead soon, so members of etcd that are silent are to be found out now. Does not wait."""
+        self._watcher.hurry()
+
     def drained(self, seconds: float) -> bool:
         """Whether nothing was being written any more within the time."""
         deadline = time.monotonic() + seconds

@@ -58,6 +58,9 @@ class LeadersWork(Protocol):
     def begin(self, epoch: int) -> None:
         """Leading began; does not block."""
 
+    def expect_to_lead(self) -> None:
+        """The leader gives no answer: `begin` may come soon, or not at all. Does not block."""
+
     def drain(self) -> None:
         """Returns when nothing is written any more. May take as long as the grace."""
 
@@ -189,17 +192,18 @@ class Leadership:
             retry_period=self._durations.retry_period,
             suspect_after=self._suspect_after,
             suspects=self._counts.suspects,
-            overdue=self._look_around,
+            silent=self._look_around,
         )
         watch.start()
         return watch.seen
 
     def _look_around(self) -> None:
-        """The leader is overdue: this replica may have to acquire soon."""
+        """The leader gives no answer: this replica may have to acquire soon."""
         lock = self._lock
         if lock is not None:
             with contextlib.suppress(ValueError):  # grpc's word for a channel that is closed
                 lock.look_around()
+        self._work.expect_to_lead()
 
     def _cease_to_watch(self) -> None:
         watch, self._watch = self._watch, None

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import math
+
+import pytest
+
 from leader.clock import seconds_to_ns
 from leader.failure_detector import (
     CHANGES_A_MINUTE_MAX,
@@ -16,6 +20,7 @@ from leader.failure_detector import (
     FailureDetector,
     LeaderSeen,
     Leading,
+    LookAround,
     Revoke,
     TimePassed,
     Unanswered,
@@ -170,6 +175,56 @@ def test_silence_is_voted_on_after_its_time_and_acted_on_when_two_followers_agre
     assert follower(Counted(6, 2, 2)) == [], "of an epoch that is over"
     (revoke,) = follower(Counted(7, 2, 2))
     assert isinstance(revoke, Revoke) and revoke.evidence is Evidence.SILENT
+
+
+def a_vote_after(follower: Follower) -> float:
+    """Seconds of silence until the first vote."""
+    began, unanswered_at = follower.now, math.inf
+    while not follower.votes:
+        due_ns = follower.detector.due_ns
+        due_at = math.inf if due_ns is None else due_ns / 1e9
+        follower.now = max(follower.now, min(due_at, unanswered_at))
+        is_timeout = unanswered_at <= due_at
+        effects = follower(Unanswered(follower.attempts.pop()) if is_timeout else TimePassed())
+        unanswered_at = math.inf if is_timeout else unanswered_at
+        if any(isinstance(effect, Connect) for effect in effects):
+            unanswered_at = follower.now + 0.1
+    return follower.now - began
+
+
+def test_the_time_counts_from_when_the_renewal_was_due() -> None:
+    follower = Follower()
+    follower.connected()
+    assert a_vote_after(follower) == pytest.approx(RETRY_PERIOD + SUSPECT_AFTER, abs=0.001)
+
+
+def test_after_an_answer_it_counts_from_the_first_attempt_without_one() -> None:
+    follower = Follower()
+    follower.connected()
+    (probe,) = follower(TimePassed(), follower.due())
+    assert isinstance(probe, Connect)
+    follower(Connected(probe.number), 0.01)
+    assert a_vote_after(follower) == pytest.approx(0.1 - 0.01 + SUSPECT_AFTER, abs=0.001)
+
+
+def test_who_slept_itself_has_to_find_silence_before_it_votes() -> None:
+    follower = Follower()
+    follower.connected()
+    follower.now += 60.0
+    assert a_vote_after(follower) == pytest.approx(SUSPECT_AFTER - RETRY_PERIOD / 8, abs=0.001)
+
+
+def test_who_is_first_not_answered_looks_around_once_until_there_is_an_answer() -> None:
+    follower = Follower()
+    follower.connected()
+    follower.now += 0.5
+    follower.silent(1.5)
+    assert follower.effects.count(LookAround()) == 1
+    first_vote = next(place for place, effect in enumerate(follower.effects) if isinstance(effect, Vote))
+    assert follower.effects.index(LookAround()) < first_vote
+    follower(Connected(follower.attempts.copy().pop()), 0.05)
+    follower.silent(0.3)
+    assert follower.effects.count(LookAround()) == 2
 
 
 def test_where_there_is_one_follower_its_word_is_enough() -> None:

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, aclosing
 from pathlib import Path
+from typing import Protocol
 
 import pytest
 
@@ -35,6 +36,9 @@ class Work:
     def begin(self, epoch: int) -> None:
         self.calls.append("begin")
 
+    def expect_to_lead(self) -> None:
+        self.calls.append("expect")
+
     def drain(self) -> None:
         self.calls.append("drain")
 
@@ -49,17 +53,21 @@ class Work:
             self.belief.tick(time.clock_gettime_ns(time.CLOCK_BOOTTIME))
 
 
-Candidates = Callable[[str], Leadership]
+class Candidates(Protocol):
+    """Makes one."""
+
+    def __call__(self, identity: str, suspect_after: float | None = None) -> Leadership: ...
 
 
 @pytest.fixture
 def candidate(tmp_path: Path, etcd: EtcdServer, etcd_root: str) -> Iterator[Candidates]:
     with ExitStack() as owned:
 
-        def make(identity: str) -> Leadership:
+        def make(identity: str, suspect_after: float | None = None) -> Leadership:
             belief = BeliefCell.create(tmp_path / identity)
             work = Work(belief)
-            found = Leadership(identity, "1.0", [etcd.endpoint], Keys(etcd_root), FAST, belief, work)
+            evidence = {"takes_evidence": suspect_after is not None, "suspect_after": suspect_after}
+            found = Leadership(identity, "1.0", [etcd.endpoint], Keys(etcd_root), FAST, belief, work, **evidence)
             owned.callback(work.close)
             owned.callback(found.release)
             return found
@@ -179,6 +187,27 @@ def test_a_former_elector_that_failed_keeps_nobody_from_standing_again(candidate
     one.stand()
     until_true(lambda: one.leads, 10.0, "it does not lead")
     assert one.stands and one.problem() is None
+
+
+def test_who_may_lead_soon_is_told_when_the_leader_gives_no_answer(candidate: Candidates) -> None:
+    one, other = candidate("one"), candidate("other", suspect_after=60.0)
+
+    async def scenario() -> None:
+        # Nobody can answer there.
+        one.look_on("nowhere")
+        await asyncio.to_thread(one.stand)
+        await until(one, is_led_by("one"))
+        other.look_on("127.0.0.1:2")
+        await asyncio.to_thread(other.stand)
+        await until(other, is_led_by("one"))
+
+    asyncio.run(scenario())
+    told = other._work
+    assert isinstance(told, Work)
+    assert told.calls == []
+    fail(one)
+    until_true(lambda: "begin" in told.calls, 10.0, "it does not lead")
+    assert told.calls == ["expect", "begin"]
 
 
 def test_who_leads_does_not_tell_that_nobody_does_for_what_it_has_seen_late(

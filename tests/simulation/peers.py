@@ -33,6 +33,7 @@ from leader.failure_detector import (
     FailureDetector,
     LeaderSeen,
     Leading,
+    LookAround,
     Revoke,
     TimePassed,
     Unanswered,
@@ -265,6 +266,8 @@ class Following:
                     self.peers.closed(self, number)
                 case Vote(epoch):
                     self._vote(epoch)
+                case LookAround():
+                    """Its requests go to etcd as a whole here."""
                 case Revoke(leading, evidence, _):
                     self.peers.revoke(self.process, self.candidate.link, leading, evidence, 1)
         self._arm()

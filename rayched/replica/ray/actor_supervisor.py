@@ -11,6 +11,7 @@ Fills the server's SchedulerPort, and is the LeadersWork of the election.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 import signal
@@ -164,6 +165,16 @@ class ActorSupervisor:
         """The scheduler reads the belief cell by itself."""
         log.info("leading under epoch %d", epoch)
         self._leads.set()
+
+    def expect_to_lead(self) -> None:
+        actors = self._actors
+        if actors is None or not actors.can_be_asked:
+            return
+        import ray
+
+        # One that is dead is replaced, and has nothing to expect.
+        with contextlib.suppress(ray.exceptions.RayError):
+            actors.scheduler.expect_to_lead.remote()
 
     def drain(self) -> None:
         self._leads.clear()
