@@ -41,12 +41,9 @@ class AsyncBulkSubmission:
         return tuple(results)
 
     async def _batch(self, batch: Sequence[Outgoing]) -> list[Submitted]:
-        outcomes, total = BatchOutcomes(batch), self._total_seconds
+        outcomes = BatchOutcomes(batch)
         try:
-            async for attempt in self._transport.attempts(total):
-                with attempt:
-                    request = outcomes.request()
-                    outcomes.take(await self._transport.call("Submission.SubmitMany", request, total_seconds=total))
+            await self._transport.call_until("Submission.SubmitMany", outcomes.request, outcomes.take, self._total_seconds)
         except ApiError as error:
             outcomes.give_up(error)
         return outcomes.results()

@@ -19,7 +19,7 @@ from rayched.api.identity import FOR_BEARER_METADATA, FOR_METADATA, FOR_SERIAL_M
 from rayched.client.calls import UnaryCall
 from rayched.client.channels import CallUse, EndpointChannels
 from rayched.client.endpoints import CHANNEL_OPTIONS, EndpointFailures, Endpoints, Patience, retry_rules
-from rayched.client.errors import ClientClosed
+from rayched.client.errors import ApiError, ClientClosed
 from rayched.pki.client_token import ShownByCaller
 
 R = TypeVar("R")
@@ -59,6 +59,16 @@ class AsyncTransport:
         total_seconds: float | None = None,
     ) -> Any:
         """The response to one unary call; raises ApiError."""
+        return await self.call_until(name, lambda: request, lambda answer: answer, total_seconds)
+
+    async def call_until(
+        self,
+        name: str,
+        request: Callable[[], Message | bytes],
+        take: Callable[[Any], R],
+        total_seconds: float | None = None,
+    ) -> R:
+        """As Transport.call_until."""
         total = self.patience.total_seconds if total_seconds is None else total_seconds
         clock = asyncio.get_running_loop().time
         ends_at = clock() + total
@@ -67,11 +77,18 @@ class AsyncTransport:
             with attempt:
                 endpoint = self.endpoints.current()
                 left = max(ends_at - clock(), 0.001)
+                timeout = min(left, self.patience.attempt_seconds)
                 try:
                     with self._use(endpoint, name) as call:
-                        return await call(request, timeout=min(left, self.patience.attempt_seconds), metadata=self._metadata)
+                        answer = await call(request(), timeout=timeout, metadata=self._metadata)
                 except grpc.RpcError as error:
                     failure = self.endpoints.failed(endpoint, error)
+                else:
+                    try:
+                        return take(answer)
+                    except ApiError as error:
+                        failure = error
+                    self.endpoints.leave(endpoint, failure)
                 raise failures.told_of(failure)
         raise AssertionError("an attempt returns or raises")
 

@@ -41,11 +41,9 @@ class BulkSubmission:
         return tuple(results)
 
     def _batch(self, batch: Sequence[Outgoing]) -> list[Submitted]:
-        outcomes, total = BatchOutcomes(batch), self._total_seconds
+        outcomes = BatchOutcomes(batch)
         try:
-            for attempt in self._transport.attempts(total):
-                with attempt:
-                    outcomes.take(self._transport.call("Submission.SubmitMany", outcomes.request(), total_seconds=total))
+            self._transport.call_until("Submission.SubmitMany", outcomes.request, outcomes.take, self._total_seconds)
         except ApiError as error:
             outcomes.give_up(error)
         return outcomes.results()

@@ -144,11 +144,15 @@ class Endpoints:
         if self._certificate is not None and failure.no_connection and (why := self._certificate.fault()):
             # With it nobody will let us in, however often it is tried; gRPC does not say so.
             return ApiError(grpc.StatusCode.UNAUTHENTICATED, why)
+        self.leave(endpoint, failure)
+        return failure
+
+    def leave(self, endpoint: str, failure: ApiError) -> None:
+        """Another one is asked next, if another attempt may go better there."""
         if worth_repeating(failure):
             with self._lock:
                 if self.all[self._next] == endpoint:
                     self._next = (self._next + 1) % len(self.all)
-        return failure
 
 
 @dataclass(slots=True)

@@ -56,6 +56,17 @@ class Transport:
         total_seconds: float | None = None,
     ) -> Any:
         """The response to one unary call; raises ApiError."""
+        return self.call_until(name, lambda: request, lambda answer: answer, total_seconds)
+
+    def call_until(
+        self,
+        name: str,
+        request: Callable[[], Message | bytes],
+        take: Callable[[Any], R],
+        total_seconds: float | None = None,
+    ) -> R:
+        """What `take` makes of the response to a call whose request is made anew for each attempt. Raises ApiError; `take` does
+        where another attempt, at another replica, may go better."""
         total = self.patience.total_seconds if total_seconds is None else total_seconds
         ends_at = time.monotonic() + total
         failures, unconnected = EndpointFailures(), 0
@@ -65,9 +76,15 @@ class Transport:
                 left = max(ends_at - time.monotonic(), 0.001)
                 try:
                     with self._use(endpoint, name) as call:
-                        return call(request, timeout=min(left, self.patience.attempt_seconds), metadata=self._metadata())
+                        answer = call(request(), timeout=min(left, self.patience.attempt_seconds), metadata=self._metadata())
                 except grpc.RpcError as error:
                     failure = self.endpoints.failed(endpoint, error)
+                else:
+                    try:
+                        return take(answer)
+                    except ApiError as error:
+                        failure = error
+                    self.endpoints.leave(endpoint, failure)
                 if self.certificate is None and failure.no_connection:
                     unconnected += 1
                     if unconnected == _UNCONNECTED_MAX:
