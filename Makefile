@@ -10,7 +10,7 @@ SOURCES := rayched leader tests benchmarks examples setup.py
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-long test-chaos test-fast check format lint types layers house proto proto-check behaviour docs docs-check conformance simulate mutants access audit fuzz fuzz-parsers fuzz-gateway probe trace kubectl chaos failover hosts flood gateway-load groups hostile soak storage nodes node-soak test-browser page-load pictures bench bench-quick bench-plot pool secured warmup idle queue-bench wheel lock clean
+.PHONY: help setup run test test-long test-chaos test-fast check format lint types layers house proto proto-check behaviour docs docs-check conformance simulate mutants access audit fuzz fuzz-parsers fuzz-gateway probe trace kubectl chaos failover hosts flood gateway-load groups hostile soak storage nodes node-soak test-browser page-load pictures bench bench-quick bench-plot pool secured warmup idle starts queue-bench wheel lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {sub(/: make /, "\n                    make ", $$2); printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -162,6 +162,9 @@ warmup: $(STAMP) ## how soon a new leader decides on 5,000 nodes: make warmup [A
 
 idle: $(STAMP) ## what three replicas without work cost: make idle [ARGS="--minutes 2 --threads 20"]
 	@$(BIN)/python -m benchmarks.idle $(ARGS)
+
+starts: $(STAMP) ## how long `rayched up` takes, and for what: make starts [ARGS="--times 5 --replicas 1"]
+	@$(BIN)/python -m benchmarks.starts $(ARGS)
 
 queue-bench: $(STAMP) ## the queue, and what waiting pods cost the others
 	@$(BIN)/python -m benchmarks.queue

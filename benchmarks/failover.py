@@ -1,6 +1,6 @@
 """How long bindings pause when a leader dies: `make failover`.
 
-Three replicas, hollow nodes, a steady stream of submissions, and some pods that stay pending. Then
+Three replicas, hollow nodes, some pods that stay pending, and a steady stream of submissions around each fault. Then
 
 * fifty faults of each kind, in turn: SIGKILL of the leading replica's process, of its whole tree (guardian, Ray and actors
   with it), of its SchedulerActor's process; and a graceful stop with SIGTERM;
@@ -134,27 +134,29 @@ def _seconds_of(kind: str, pauses: list[Pause]) -> list[float]:
 def _failovers(kinds: list[str], rate: float) -> tuple[list[Pause], list[str]]:
     pauses: list[Pause] = []
     with scratch_directory("failover") as directory:
-        nodes = hollow_nodes(_NODES, _ZONES, NodeShape({"cpu": "64", "memory": "256Gi", "pods": "250"}))
+        nodes = hollow_nodes(_NODES, _ZONES, NodeShape({"cpu": "64", "memory": "256Gi", "pods": "2000"}))
         with Rehearsal(directory, nodes) as rehearsal:
             rehearsal.submit(too_large_pods("too-large", _PENDING))
-            load = SteadyLoad(rehearsal.client, small_pods("steady"), rate).start()
+            acknowledged, refused = list[str](), list[str]()
             with printing.progress("failovers", len(kinds)) as bar:
-                for kind in kinds:
-                    _steady(rehearsal, load)
+                for number, kind in enumerate(kinds):
+                    load = _steady(rehearsal, f"steady-{number}", rate)
                     fault = strike(rehearsal, kind)
                     binding = rehearsal.first_binding_after(fault, _SEARCH_SECONDS)
                     pauses.append(Pause(kind, None if binding is None else binding.seconds - fault.seconds))
+                    load.stop()
+                    acknowledged += load.acknowledged
+                    refused += load.refused
                     rehearsal.revive()
                     bar.advance()
-            load.stop()
-            rehearsal.acknowledged += load.acknowledged
-            rehearsal.wait_until_bound(len(load.acknowledged), 30.0)
+            rehearsal.acknowledged += acknowledged
+            rehearsal.wait_until_bound(len(acknowledged), 30.0)
             verdict = rehearsal.verdict()
             wrong = list(verdict.words)
-            if load.refused:
-                wrong.append(f"{len(load.refused)} submissions were refused; the first: {load.refused[0]}")
-            if verdict.bound != len(load.acknowledged):
-                wrong.append(f"{verdict.bound} pods are bound, {len(load.acknowledged)} were acknowledged and fit")
+            if refused:
+                wrong.append(f"{len(refused)} submissions were refused; the first: {refused[0]}")
+            if verdict.bound != len(acknowledged):
+                wrong.append(f"{verdict.bound} pods are bound, {len(acknowledged)} were acknowledged and fit")
     return pauses, wrong
 
 
@@ -176,10 +178,11 @@ def strike(rehearsal: Rehearsal, kind: str) -> Kill:
             raise ValueError(f"no fault is called {kind!r}")
 
 
-def _steady(rehearsal: Rehearsal, load: SteadyLoad) -> None:
-    """All replicas are back with all that they start, and bindings flow."""
+def _steady(rehearsal: Rehearsal, prefix: str, rate: float) -> SteadyLoad:
+    """All replicas are back with all that they start; pods come from now on, and bindings flow. Raises RehearsalFailed."""
     wait_until_up(rehearsal.cluster, rehearsal.client)
     rehearsal.settle()
+    load = SteadyLoad(rehearsal.client, small_pods(prefix), rate).start()
     before = rehearsal.ask(lambda auditor: len(auditor.bindings))
     if not rehearsal.follower.wait_for(lambda auditor: len(auditor.bindings) > before, _SEARCH_SECONDS):
         bound = rehearsal.ask(lambda auditor: auditor.bound_pods())
@@ -187,6 +190,7 @@ def _steady(rehearsal: Rehearsal, load: SteadyLoad) -> None:
             f"no pod was bound for {_SEARCH_SECONDS:.0f} s without a fault; {bound} are; the load: {load.describe()}; "
             f"the queue: {dict(rehearsal.client.scheduler_status().pending_pods)}"
         )
+    return load
 
 
 def _storm(rate: float, seconds: float, scheduler_name: str) -> tuple[dict[str, float], list[str]]:

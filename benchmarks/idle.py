@@ -11,9 +11,7 @@ the host did meanwhile stands below the table: work beside it makes every wake-u
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
-import socket
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -26,7 +24,7 @@ from rayched.cli import printing
 from rayched.cli.cluster.rehearsal import scratch_directory
 from rayched.client.errors import ApiError
 from rayched.pki.errors import PkiError
-from rayched.replica.cluster.free_ports import free_port
+from rayched.replica.cluster.free_ports import neighbouring_ports
 from rayched.replica.cluster.local_cluster import LocalCluster, ReplicaFailed
 from rayched.replica.cluster.local_pki import LocalPki
 from rayched.replica.cluster.local_start import wait_until_up
@@ -97,7 +95,7 @@ def measure(seconds: float, replicas: int) -> Idle:
     """Raises ReplicaFailed, ApiError, EtcdServerError, PkiError."""
     with scratch_directory("idle") as directory:
         pki = LocalPki(directory / "pki", replicas, gateways=True)
-        cluster = LocalCluster(directory / "up", replicas, first_gateway_port=_neighbouring_ports(replicas), pki=pki)
+        cluster = LocalCluster(directory / "up", replicas, first_gateway_port=neighbouring_ports(replicas), pki=pki)
         with cluster:
             with cluster.client() as client:
                 wait_until_up(cluster, client, tell=printing.note)
@@ -159,16 +157,6 @@ def _settle(cluster: LocalCluster, watch: ProcessWatch) -> None:
         cluster.check()
         if (now := watch.pids()) != before:
             before, same_since = now, time.monotonic()
-
-
-def _neighbouring_ports(count: int) -> int:
-    """The first of so many ports in a row that are free."""
-    while True:
-        first = free_port()
-        with contextlib.ExitStack() as held, contextlib.suppress(OSError):
-            for port in range(first, first + count):
-                held.enter_context(socket.socket()).bind(("127.0.0.1", port))
-            return first
 
 
 if __name__ == "__main__":

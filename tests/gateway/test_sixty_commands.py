@@ -6,9 +6,7 @@ an error that says so. Two of them, a watch and a wait, go on while the leader i
 
 from __future__ import annotations
 
-import contextlib
 import re
-import socket
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +17,7 @@ from rayched.client.client import Client
 from rayched.client.contexts import write_context_file
 from rayched.nodes.hollow import HollowNodes
 from rayched.nodes.shapes import NodeShape, hollow_nodes
-from rayched.replica.cluster.free_ports import free_port
+from rayched.replica.cluster.free_ports import neighbouring_ports
 from rayched.replica.cluster.local_cluster import LocalCluster
 from rayched.replica.cluster.local_pki import LocalPki
 from rayched.replica.cluster.local_start import wait_until_up
@@ -213,16 +211,6 @@ class ThreeReplicas:
 
     def context_of(self, number: int) -> str:
         return "rayched" if number == 0 else f"rayched-{number}"
-
-
-def neighbouring_ports(count: int) -> int:
-    """The first of so many that follow each other and are free."""
-    while True:
-        first = free_port()
-        with contextlib.ExitStack() as held, contextlib.suppress(OSError):
-            for port in range(first, first + count):
-                held.enter_context(socket.socket()).bind(("127.0.0.1", port))
-            return first
 
 
 @pytest.fixture(scope="module")

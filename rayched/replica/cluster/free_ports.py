@@ -38,3 +38,13 @@ def free_ports(count: int) -> list[int]:
 def free_port() -> int:
     """One of them."""
     return free_ports(1)[0]
+
+
+def neighbouring_ports(count: int) -> int:
+    """The first of so many that follow each other and were free a moment ago."""
+    while True:
+        first = free_port()
+        with contextlib.ExitStack() as held, contextlib.suppress(OSError):
+            for port in range(first, first + count):
+                held.enter_context(socket.socket()).bind((_HOST, port))
+            return first
