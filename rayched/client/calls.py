@@ -128,11 +128,16 @@ def watch_request(
 ) -> messages.WatchRequest:
     if kind is None and not start_revision:
         raise ValueError("a watch of all kinds needs a start_revision, for example that of a list")
-    return cached_request(kind, namespace, label_selector, field_selector, start_revision)
+    return _watch_request(kind, namespace, label_selector, field_selector, start_revision)
 
 
-def cached_request(
-    kind: AnyKind | None, namespace: str, label_selector: str, field_selector: str, start_revision: int = 0
+def cached_request(kind: AnyKind | None, namespace: str, label_selector: str, field_selector: str) -> messages.WatchRequest:
+    """A watch from the present on, of all kinds too."""
+    return _watch_request(kind, namespace, label_selector, field_selector, 0)
+
+
+def _watch_request(
+    kind: AnyKind | None, namespace: str, label_selector: str, field_selector: str, start_revision: int
 ) -> messages.WatchRequest:
     found = _kind(kind) if kind is not None else None
     return messages.WatchRequest(
