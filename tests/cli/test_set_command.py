@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import pytest
 
 from rayched.v1.workloads_pb2 import ReplicaSet
-from tests.cli.cluster import Commands
+from tests.cli.cluster import Commands, wait_until
 
 pytestmark = pytest.mark.cluster
 
@@ -31,6 +34,19 @@ spec:
     return namespace
 
 
+@contextmanager
+def nothing_changes(rayched: Commands, namespace: str) -> Iterator[None]:
+    """Once the controller has nothing more to write of the last change."""
+
+    def observed() -> bool:
+        found = rayched.client.get(ReplicaSet, "web", namespace)
+        return found.status.observed_generation == found.metadata.generation
+
+    wait_until(observed, "the ReplicaSet's status is of its generation")
+    with rayched.nothing_changes():
+        yield
+
+
 def spec_of(rayched: Commands, namespace: str) -> dict[str, tuple[str, dict[str, str], dict[str, str], dict[str, str]]]:
     """By container: image, requests, limits, variables."""
     spec = rayched.client.get(ReplicaSet, "web", namespace).spec.template.spec
@@ -48,7 +64,7 @@ def spec_of(rayched: Commands, namespace: str) -> dict[str, tuple[str, dict[str,
 def test_an_image_is_set_on_one_container_or_on_all(rayched: Commands, maker: str) -> None:
     assert rayched.ok("set", "image", "rs/web", "side=b:2", "-n", maker) == ["replicaset.apps/web image updated"]
     assert [image for image, *_ in spec_of(rayched, maker).values()] == ["a:1", "a:1", "b:2"]
-    with rayched.nothing_changes():
+    with nothing_changes(rayched, maker):
         assert rayched.ok("set", "image", "rs/web", "side=b:2", "-n", maker) == ["replicaset.apps/web image not changed"]
         tried = rayched.ok("set", "image", "rs/web", "*=c:3", "-n", maker, "--dry-run=server")
         assert tried == ["replicaset.apps/web image updated (server dry run)"]
@@ -57,7 +73,7 @@ def test_an_image_is_set_on_one_container_or_on_all(rayched: Commands, maker: st
 
 
 def test_a_container_that_is_not_there_is_told_and_none_is_made(rayched: Commands, maker: str) -> None:
-    with rayched.nothing_changes():
+    with nothing_changes(rayched, maker):
         refused = rayched("set", "image", "rs/web", "mian=b:2", "-n", maker)
         assert refused.code == 1
         assert refused.errors == ["error: replicaset.apps/web: no container has the name 'mian'; there are first, main, side"]
@@ -71,7 +87,7 @@ def test_resources_that_are_not_named_stay(rayched: Commands, maker: str) -> Non
     found = spec_of(rayched, maker)
     assert found["main"][1:3] == ({"cpu": "200m", "memory": "1Gi"}, {"cpu": "1", "memory": "2Gi"})
     assert found["side"][1:3] == ({}, {})
-    with rayched.nothing_changes():
+    with nothing_changes(rayched, maker):
         refused = rayched("set", "resources", "rs/web", "--requests", "cpu=many", "-n", maker)
     assert refused.code == 1 and '"many" is not a quantity' in refused.errors[0]
     assert refused.errors[0].startswith("error: replicaset.apps/web: spec.template.spec.")

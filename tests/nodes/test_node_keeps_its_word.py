@@ -125,6 +125,12 @@ def test_a_heartbeat_leaves_the_nodes_object_alone(client: Client, node: str, tm
         assert registered(client, node).metadata.resource_version == before
 
 
+def waits_for(client: Client, name: str) -> str:
+    """The reason for which its container waits; empty: it has told of none."""
+    statuses = status(client, name).container_statuses
+    return statuses[0].state.waiting.reason if statuses else ""
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can run pods as others")
 @pytest.mark.row("N44")
 def test_an_agent_that_is_root_runs_pods_as_the_users_that_it_allows(client: Client, node: str) -> None:
@@ -135,7 +141,7 @@ def test_an_agent_that_is_root_runs_pods_as_the_users_that_it_allows(client: Cli
         chosen = settings(root / "node", node)
         policy = replace(chosen.policy, pod_user=65534, pod_group=65534, allow_root=False, allowed_users=((1000, 2000),))
         with agent_thread(replace(chosen, policy=policy), client.endpoints[0]):
-            found = {}
+            found: dict[int | None, str] = {}
             for user in (None, 1234, 5, 0):
                 pod = a_pod(node, f"user-{len(found)}-{node}", *sh("id -u; id -g; touch mine && echo wrote"))
                 if user is not None:
@@ -145,9 +151,8 @@ def test_an_agent_that_is_root_runs_pods_as_the_users_that_it_allows(client: Cli
                 in_phase(client, found[user], "Succeeded")
                 assert text_of(root / "node", found[user]) == [group, group, "wrote"]
             for user, words in ((5, "runAsUser 5 is not allowed on this node"), (0, "cannot run as user 0")):
-                until(lambda user=user: status(client, found[user]).container_statuses, "it waits")  # type: ignore[misc]
-                waiting = status(client, found[user]).container_statuses[0].state.waiting
-                assert waiting.reason == "CreateContainerConfigError" and words in waiting.message
+                until(lambda user=user: waits_for(client, found[user]) == "CreateContainerConfigError", "it waits")  # type: ignore[misc]
+                assert words in status(client, found[user]).container_statuses[0].state.waiting.message
             for name in found.values():
                 client.delete("pod", name)
                 gone(client, name)
