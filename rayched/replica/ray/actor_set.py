@@ -206,7 +206,8 @@ class ActorSet:
             self._spare = None
         elif name == "scheduler":
             self._answers = {reference: answer for reference, answer in self._answers.items() if answer.actor != name}
-            self._on_scheduler_lost("spare" in self.processes)
+            # One that dies again and again is given time, in which another replica may lead.
+            self._on_scheduler_lost("spare" in self.processes and not pause)
         if handle is not None:
             # Ray may have lost sight of a process that still runs.
             _kill(handle)

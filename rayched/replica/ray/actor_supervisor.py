@@ -74,9 +74,8 @@ _SUSPICIOUS_SECONDS: Final = 1.5
 """A cycle that gives no sign of life for so long is told of before the lease ends."""
 _RESTART_PAUSES_SECONDS: Final = (0.0, 0.0, 1.0, 2.0, 5.0)
 """Before the first, second, ... start of Ray in a row of failures."""
-SPARE_READS_MAX: Final = 5_000
-"""Objects that a spare process may have to read before it decides: each takes it 50 to 70 µs. Another replica has read them, and
-decides within a tenth of a second."""
+SPARE_READS_MAX: Final = 1_000
+"""Objects that a spare process may have to read before it decides: each takes it 50 to 70 µs. Another replica has read them."""
 _STARTS_MAX: Final = 5
 """A replica that has never had a Ray after so many starts will not get one."""
 
