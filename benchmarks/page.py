@@ -105,18 +105,14 @@ def _visit(rig: PageRig, browser: Any, kind: str) -> Visit:
         page = context.new_page()
         page.set_default_timeout(_DRAWN_WAIT_MS)
         session = context.new_cdp_session(page)
-        sizes: dict[str, int] = {}
-        session.on("Network.dataReceived", lambda told: _add(sizes, told["requestId"], told["dataLength"]))
+        sizes: list[int] = []
+        session.on("Network.dataReceived", lambda told: sizes.append(told["dataLength"]))
         session.send("Network.enable")
         page.goto(f"{rig.url}/ui/", wait_until="commit")
         seconds = page.evaluate(_DRAWN, len(rig.nodes))
-        return Visit(kind, seconds, sum(sizes.values()))
+        return Visit(kind, seconds, sum(sizes))
     finally:
         context.close()
-
-
-def _add(sizes: dict[str, int], request: str, length: int) -> None:
-    sizes[request] = sizes.get(request, 0) + length
 
 
 def bindings(rig: PageRig, browser: Any, seconds: float, rate: float, rounds: int) -> list[BindingPhase]:

@@ -47,14 +47,23 @@ class Relay(grpc.GenericRpcHandler):  # type: ignore[misc]
 
 
 @contextlib.contextmanager
-def losing(address: str) -> Iterator[tuple[Relay, str]]:
-    """The relay and where it listens."""
-    relay = Relay(address)
-    server = grpc.server(ThreadPoolExecutor(4), handlers=(relay,), options=[("grpc.so_reuseport", 0)])
+def answering(handler: grpc.GenericRpcHandler) -> Iterator[str]:
+    """A server of this handler alone; where it listens."""
+    server = grpc.server(ThreadPoolExecutor(4), handlers=(handler,), options=[("grpc.so_reuseport", 0)])
     port = server.add_insecure_port("127.0.0.1:0")
     server.start()
     try:
-        yield relay, f"127.0.0.1:{port}"
+        yield f"127.0.0.1:{port}"
     finally:
         server.stop(None).wait()
+
+
+@contextlib.contextmanager
+def losing(address: str) -> Iterator[tuple[Relay, str]]:
+    """The relay and where it listens."""
+    relay = Relay(address)
+    try:
+        with answering(relay) as own:
+            yield relay, own
+    finally:
         relay.close()

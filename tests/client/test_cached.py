@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import grpc
@@ -16,6 +15,7 @@ from rayched.client import ApiError, AsyncClient, Client, EventType
 from rayched.client.watch import Event
 from rayched.replica.etcd.etcd_server import EtcdServer
 from rayched.v1.services_pb2 import WatchEvent, WatchResponse
+from tests.client.losing import answering
 from tests.client.replicas import Process
 from tests.replica.clusters import until_true
 from tests.server.objects import a_node, a_pod
@@ -95,13 +95,8 @@ class BreakingWatch(grpc.GenericRpcHandler):  # type: ignore[misc]
 @contextlib.contextmanager
 def breaking(refuses: int) -> Iterator[tuple[BreakingWatch, str]]:
     handler = BreakingWatch(refuses)
-    server = grpc.server(ThreadPoolExecutor(4), handlers=(handler,), options=[("grpc.so_reuseport", 0)])
-    port = server.add_insecure_port("127.0.0.1:0")
-    server.start()
-    try:
-        yield handler, f"127.0.0.1:{port}"
-    finally:
-        server.stop(None).wait()
+    with answering(handler) as address:
+        yield handler, address
 
 
 def test_a_replica_that_ends_meanwhile_is_told_and_nothing_begins_anew_by_itself(cached: Read) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import grpc
@@ -14,6 +13,7 @@ import pytest
 from rayched.client import AsyncClient, Client
 from rayched.client.submissions import Submitted
 from rayched.v1.services_pb2 import Outcome, SubmitManyRequest, SubmitManyResponse
+from tests.client.losing import answering
 from tests.server.objects import a_pod
 
 UNKNOWN = Outcome(code=grpc.StatusCode.UNAVAILABLE.value[0], message="not known whether it was written")
@@ -42,15 +42,10 @@ class Answering(grpc.GenericRpcHandler):  # type: ignore[misc]
 
 
 @contextlib.contextmanager
-def answering(outcomes: dict[str, Outcome]) -> Iterator[tuple[Answering, str]]:
+def replica(outcomes: dict[str, Outcome]) -> Iterator[tuple[Answering, str]]:
     handler = Answering(outcomes)
-    server = grpc.server(ThreadPoolExecutor(4), handlers=(handler,), options=[("grpc.so_reuseport", 0)])
-    port = server.add_insecure_port("127.0.0.1:0")
-    server.start()
-    try:
-        yield handler, f"127.0.0.1:{port}"
-    finally:
-        server.stop(None).wait()
+    with answering(handler) as address:
+        yield handler, address
 
 
 Submit = Callable[[list[str], list[str], float], tuple[Submitted, ...]]
@@ -78,7 +73,7 @@ BOTH = pytest.mark.parametrize("submitted", [submit, submit_asynchronously])
 @BOTH
 @pytest.mark.parametrize("outcome", [UNKNOWN, NO_ROOM])
 def test_what_one_replica_does_not_know_the_next_one_is_asked(submitted: Submit, outcome: Outcome) -> None:
-    with answering({"b": outcome, "c": REFUSED}) as (first, address), answering({}) as (second, other):
+    with replica({"b": outcome, "c": REFUSED}) as (first, address), replica({}) as (second, other):
         results = submitted([address, other], ["a", "b", "c"], 60.0)
     assert [(one.name, one.revision, one.error is None) for one in results] == [("a", 7, True), ("b", 7, True), ("c", 0, False)]
     assert (first.asked, second.asked) == ([["a", "b", "c"]], [["b"]])
@@ -86,7 +81,7 @@ def test_what_one_replica_does_not_know_the_next_one_is_asked(submitted: Submit,
 
 @BOTH
 def test_what_no_replica_knows_within_the_time_is_told_as_unknown(submitted: Submit) -> None:
-    with answering({"b": UNKNOWN}) as (first, address), answering({"b": UNKNOWN}) as (second, other):
+    with replica({"b": UNKNOWN}) as (first, address), replica({"b": UNKNOWN}) as (second, other):
         results = submitted([address, other], ["a", "b"], 0.5)
     assert [one.error is None for one in results] == [True, False]
     error = results[1].error
@@ -96,6 +91,6 @@ def test_what_no_replica_knows_within_the_time_is_told_as_unknown(submitted: Sub
 
 @BOTH
 def test_what_was_refused_is_asked_of_nobody_else(submitted: Submit) -> None:
-    with answering({"c": REFUSED}) as (first, address), answering({}) as (second, other):
+    with replica({"c": REFUSED}) as (first, address), replica({}) as (second, other):
         results = submitted([address, other], ["a", "c"], 60.0)
     assert results[1].error is not None and (first.asked, second.asked) == ([["a", "c"]], [])
