@@ -195,7 +195,7 @@ class _Replica:
             edge=settings.edge,
             audit=audit,
         )
-        self._server = ApiServer(options, self.leadership, self._actors)
+        self._server = ApiServer(options, self.leadership, self._actors.questions)
         duties: list[Duty] = [SubmissionGarbage(keys, self._server.is_there), HeartbeatGarbage(keys)]
         self._housekeeping = Housekeeping(endpoints, duties, self.leadership.epoch)
         self._observability = Observability(

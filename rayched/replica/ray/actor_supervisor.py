@@ -27,38 +27,22 @@ from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamil
 from leader.clock import NS_PER_SECOND, boottime
 from rayched.actors.configured import ProfilesText
 from rayched.actors.deciding_cell import pod_being_decided
-from rayched.actors.foreign_binding_calls import BINDINGS
 from rayched.actors.log_sending import LogTarget
-from rayched.actors.scheduler_actor import QUESTIONS
 from rayched.actors.scheduler_values import SchedulerActorConfig
-from rayched.core.explaining import answer_of
 from rayched.queue.flags import QueueFlags
 from rayched.replica.families import merged
-from rayched.replica.ray.actor_answers import awaited, unanswered, why
+from rayched.replica.ray.actor_answers import awaited, unanswered
 from rayched.replica.ray.actor_set import ActorSet
-from rayched.replica.ray.foreign_bindings import binding_response, wanted_binding
 from rayched.replica.ray.local_ray import LocalRay, RayUnavailable, StartCancelled, connect_to, disconnect
-from rayched.replica.ray.pool_status import pool_workers
 from rayched.replica.ray.processes import end_tree
+from rayched.replica.ray.scheduler_questions import SchedulerQuestions
 from rayched.replica.scheduler_settings import SchedulerSettings
 from rayched.replica.settings import ReplicaSettings
 from rayched.replica.suspicions import Suspicions
-from rayched.server.ports import NothingToExplain, NotLeading, QuestionFailed
 from rayched.store.keys import Keys
-from rayched.v1.services_pb2 import (
-    BindRequest,
-    BindResponse,
-    ExplainRequest,
-    ExplainResponse,
-    GetPlanBasisResponse,
-    GetSchedulerStatusResponse,
-    ListQueueRequest,
-    ListQueueResponse,
-)
 
 _POLL_SECONDS: Final = 0.2
 """Between two looks at Ray's own processes and at a request to stop; actors are noticed at once."""
-_ANSWER_SECONDS_MAX: Final = 10.0
 _METRICS_SECONDS_MAX: Final = 2.0
 _DRAIN_SECONDS_MAX: Final = 2.0
 _HUNG_SECONDS: Final = 5.0
@@ -133,6 +117,8 @@ class ActorSupervisor:
         """By kind of actor, and of Ray itself."""
         self._synced_at: float | None = None
         """When a scheduler that has read the cluster was there last; None: never."""
+        self.questions = SchedulerQuestions(lambda: self._actors, settings.identity, profiles.text, self._own_pids)
+        """What the server asks."""
         self._asked_for_metrics: dict[str, asyncio.Future[list[Metric]]] = {}
         """Of each actor the last question; one that does not answer is not asked again meanwhile."""
         self.terms: ElectionTerms | None = None
@@ -201,77 +187,7 @@ class ActorSupervisor:
             log.info("ending the scheduler, process %d", process.pid)
             process.send(signal.SIGKILL)
 
-    # ------------------------------------------------------------------------------------------------- the server's port
-
-    async def status(self) -> GetSchedulerStatusResponse:
-        actors, status = await self._asked(lambda scheduler: scheduler.status)
-        return GetSchedulerStatusResponse(
-            holder=self._settings.identity,
-            epoch=status.epoch,
-            revision=status.revision,
-            nodes=status.nodes,
-            bound_pods=status.bound_pods,
-            assumed_pods=status.assumed_pods,
-            pending_pods=status.pending_pods,
-            attempts=status.attempts,
-            workers=len(actors.workers),
-            worker_evaluations=status.worker_evaluations,
-            worker_local_evaluations=status.worker_local_evaluations,
-            handover_seconds=status.handover_seconds,
-            pool=pool_workers(tuple(actors.workers), status.pool, actors.places),
-            events=status.events,
-            pids=self._pids(actors),
-        )
-
-    async def plan_basis(self) -> GetPlanBasisResponse:
-        _, basis = await self._asked(lambda scheduler: scheduler.plan_basis.options(concurrency_group=QUESTIONS))
-        return GetPlanBasisResponse(
-            revision=basis.revision,
-            seed=basis.draws.seed,
-            decisions=basis.draws.decisions,
-            search_start=basis.draws.search_start,
-            rows=basis.rows,
-            configuration=self._config.profiles.text,
-        )
-
-    async def explain(self, request: ExplainRequest) -> ExplainResponse:
-        _, answer = await self._asked(lambda scheduler: scheduler.explain.options(concurrency_group=QUESTIONS), request)
-        if answer.look is None:
-            raise NothingToExplain(answer.problem)
-        return await asyncio.to_thread(answer_of, answer.look, request)
-
-    async def bind(self, request: BindRequest) -> BindResponse:
-        group = self._asked(lambda scheduler: scheduler.bind.options(concurrency_group=BINDINGS), wanted_binding(request))
-        return binding_response((await group)[1].answer)
-
-    async def queue(self, request: ListQueueRequest) -> ListQueueResponse:
-        actors, _ = await self._asked(lambda scheduler: scheduler.status)
-        try:
-            listing = awaited(actors.queue.listing.remote(request))
-            answer: ListQueueResponse = await asyncio.wait_for(listing, _ANSWER_SECONDS_MAX)
-        except Exception as error:
-            unanswered("queue", error)
-            raise NotLeading from error
-        return answer
-
-    async def _asked(self, method: Callable[[Any], Any], *arguments: Any) -> tuple[ActorSet, Any]:
-        """The answer of the scheduler, where it leads; raises NotLeading, and QuestionFailed."""
-        actors = self._actors
-        if actors is None or not actors.can_be_asked:
-            raise NotLeading
-        # Not before there are actors: while another thread imports Ray for the first time nobody else may.
-        from ray.exceptions import RayTaskError
-
-        try:
-            answer = await asyncio.wait_for(awaited(method(actors.scheduler).remote(*arguments)), _ANSWER_SECONDS_MAX)
-        except Exception as error:
-            unanswered("scheduler", error)
-            if isinstance(error, RayTaskError):
-                raise QuestionFailed(why(error)) from None
-            raise NotLeading from error
-        if not answer.leads:
-            raise NotLeading
-        return actors, answer
+    # --------------------------------------------------------------------------------------------------------- what it says
 
     def problem(self) -> str | None:
         """None, or why this replica has no scheduler that could decide; one that is being replaced is none yet. Any thread."""
@@ -307,11 +223,11 @@ class ActorSupervisor:
             unanswered(name, error)
             return None
 
-    def _pids(self, actors: ActorSet) -> dict[str, int]:
+    def _own_pids(self) -> dict[str, int]:
         own = {"replica": os.getpid()}
         if self._ray is not None and self._ray.guardian_pid is not None:
             own["guardian"] = self._ray.guardian_pid
-        return own | actors.pids
+        return own
 
     # ------------------------------------------------------------------------------------------------------------- thread
 
