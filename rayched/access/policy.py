@@ -151,6 +151,7 @@ Leadership.GetLeader           -            all   -       -          -         -
 Leadership.WatchLeader         -            all   -       -          -         -      -     -
 Scheduling.GetSchedulerStatus  -            -     all     all        all       all    -     -
 Scheduling.GetPlanBasis        -            -     star    star       all       all    -     -
+Scheduling.GetAllocatedResources  -         -     -       -          all       all    -     -
 Scheduling.Explain             Pod          -     own     own        all       all    -     -
 Scheduling.Bind                Pod          -     -       -          all       all    -     -
 Scheduling.ListQueue           Pod          -     own     own        all       all    -     -

@@ -158,6 +158,7 @@ REQUESTS: Final[Mapping[str, Callable[[Any], Facts]]] = MappingProxyType(
         "Leadership.WatchLeader": _cluster,
         "Scheduling.GetSchedulerStatus": _cluster,
         "Scheduling.GetPlanBasis": _cluster,
+        "Scheduling.GetAllocatedResources": _cluster,
         "Scheduling.Explain": _pod,
         "Scheduling.Bind": _pod,
         "Scheduling.ListQueue": _queue,

@@ -39,7 +39,7 @@ from rayched.actors.placement import on_this_host
 from rayched.actors.questions import QuestionQueue, answer_now
 from rayched.actors.queue_partner import QueuePartner
 from rayched.actors.scheduler_links import ClusterWatch, Transactions, Watch
-from rayched.actors.scheduler_values import Explained, PlanBasis, SchedulerActorConfig, SchedulerStatus
+from rayched.actors.scheduler_values import Allocated, Explained, PlanBasis, SchedulerActorConfig, SchedulerStatus
 from rayched.actors.shards import RayShards
 from rayched.core.attempt_metrics import Told
 from rayched.core.exchange.messages import ExchangeAnswer
@@ -48,6 +48,7 @@ from rayched.core.scheduler_core import SchedulerCore
 from rayched.core.scheduler_metrics import scheduler_metrics
 from rayched.core.writes.foreign_bindings import ForeignBinding
 from rayched.core.writes.window import Send
+from rayched.snapshot.allocated_rows import allocated_rows
 from rayched.snapshot.snapshot import Snapshot
 from rayched.store.errors import store_error
 from rayched.store.event_writes import LEASE_SECONDS
@@ -67,7 +68,7 @@ INPUT_SECONDS: Final = 0.02
 DELIVERIES_MAX: Final = 64
 """Deliveries of the watch that wait for the loop."""
 QUESTIONS: Final = "questions"
-"""Ray's concurrency group for methods whose answer may take long: `explain` and `plan_basis`."""
+"""Ray's concurrency group for methods whose answer may take long: `explain`, `plan_basis`, `allocated_resources`."""
 QUESTIONS_AT_ONCE: Final = 8
 """Questions of that group that wait in the process; the others wait at Ray."""
 log = logging.getLogger(__name__)
@@ -80,6 +81,7 @@ class SchedulerActor:
         collect_rarely()
         keys = Keys(config.root)
         loaded = profiles_of(config.profiles)
+        self._incarnation = uuid.uuid4().hex
         self._belief = BeliefCell.open(config.belief_path)
         self._fence = Fence(self._belief)
         self._inbox = Inbox()
@@ -107,7 +109,7 @@ class SchedulerActor:
             keys,
             loaded.profiles,
             config.seed,
-            incarnation=uuid.uuid4().hex,
+            incarnation=self._incarnation,
             first_session=time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1_000_000,
             ports=ports,
             snapshot=snapshot,
@@ -159,6 +161,11 @@ class SchedulerActor:
     def plan_basis(self) -> PlanBasis:
         basis: PlanBasis = self._ask_at_leisure(self._plan_basis)
         return basis
+
+    def allocated_resources(self, position: str) -> Allocated | None:
+        """None: the cluster has not been read yet."""
+        found: Allocated | None = self._ask_at_leisure(lambda: self._allocated(position))
+        return found
 
     def explain(self, request: ExplainRequest) -> Explained:
         answer: Explained = self._ask_at_leisure(lambda: explained(self._core, request))
@@ -334,6 +341,12 @@ class SchedulerActor:
         core = self._core
         rows = tuple(core.snapshot.names[: core.snapshot.n_rows])
         return PlanBasis(core.term.leads, core.cache.revision, core.scheduler.draws(), rows)
+
+    def _allocated(self, position: str) -> Allocated | None:
+        if not self._synced.is_set():
+            return None
+        core = self._core
+        return Allocated(core.cache.revision, allocated_rows(core.snapshot, self._incarnation, position))
 
     def _log_context(self) -> dict[str, int]:
         """On any thread."""

@@ -9,6 +9,7 @@ from rayched.actors.log_sending import LogTarget
 from rayched.core.explaining import PodLook
 from rayched.queue.flags import DEFAULT_FLAGS, QueueFlags
 from rayched.scheduler.scheduler import Draws
+from rayched.snapshot.allocated_rows import AllocatedRows
 
 
 @dataclass(frozen=True)
@@ -88,6 +89,14 @@ class PlanBasis:
     draws: Draws
     rows: tuple[str, ...]
     """Names of the nodes by row; "" is a row without a node."""
+
+
+@dataclass(frozen=True)
+class Allocated:
+    """What pods take up on some nodes, as of one moment. A standby knows it, too."""
+
+    revision: int
+    rows: AllocatedRows
 
 
 @dataclass(frozen=True)

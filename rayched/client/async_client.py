@@ -41,6 +41,7 @@ from rayched.v1.services_pb2 import (
     DeleteResponse,
     EvictResponse,
     ExplainResponse,
+    GetAllocatedResourcesResponse,
     GetLeaderResponse,
     GetPlanBasisResponse,
     GetSchedulerStatusResponse,
@@ -308,6 +309,15 @@ class AsyncClient(AsyncStreamingCalls, AsyncWorkloadCalls, AsyncEditingCalls, As
         has a node; FAILED_PRECONDITION: there is no room, or the pod is not for others to bind.
         """
         return await self._transport.do(calls.bind(name, namespace, node, uid), timeout_seconds)
+
+    async def allocated_resources(
+        self, position: str = "", *, timeout_seconds: float | None = None
+    ) -> GetAllocatedResourcesResponse:
+        """What pods take up on each node, as the scheduler of the replica that answers has it, whether it leads or not.
+
+        `position`: that of the last response, after which only nodes come where that changed; empty: nothing is known.
+        """
+        return await self._transport.do(calls.allocated_resources(position), timeout_seconds)
 
     async def plan_basis(self, *, timeout_seconds: float | None = None) -> GetPlanBasisResponse:
         """What of the leader's scheduler decides where all else is equal; any replica passes the question on."""

@@ -224,6 +224,10 @@ def explain(name: str, namespace: str, nodes: Iterable[str], limit: int) -> Unar
     return UnaryCall("Scheduling.Explain", request)
 
 
+def allocated_resources(position: str) -> UnaryCall[messages.GetAllocatedResourcesResponse]:
+    return UnaryCall("Scheduling.GetAllocatedResources", messages.GetAllocatedResourcesRequest(position=position))
+
+
 def plan_basis() -> UnaryCall[messages.GetPlanBasisResponse]:
     return UnaryCall("Scheduling.GetPlanBasis", messages.GetPlanBasisRequest())
 

@@ -17,6 +17,8 @@ from rayched.v1.services_pb2 import (
     BindResponse,
     ExplainRequest,
     ExplainResponse,
+    GetAllocatedResourcesRequest,
+    GetAllocatedResourcesResponse,
     GetPlanBasisResponse,
     GetSchedulerStatusResponse,
     ListQueueRequest,
@@ -83,6 +85,10 @@ class LeadershipPort(Protocol):
         """
 
 
+class NotRead(Exception):
+    """There is no scheduler here, or it has not read the cluster."""
+
+
 class SchedulerPort(Protocol):
     """The scheduler actors of this replica. Each method may raise QuestionFailed."""
 
@@ -91,6 +97,9 @@ class SchedulerPort(Protocol):
 
     async def plan_basis(self) -> GetPlanBasisResponse:
         """What decides between equals; raises NotLeading on a standby."""
+
+    async def allocated_resources(self, request: GetAllocatedResourcesRequest) -> GetAllocatedResourcesResponse:
+        """What pods take up on each node, on a standby, too; raises NotRead."""
 
     async def explain(self, request: ExplainRequest) -> ExplainResponse:
         """Every plugin's word about a pod; raises NotLeading on a standby, and NothingToExplain."""

@@ -759,6 +759,32 @@ class GetPlanBasisResponse(_message.Message):
     configuration: str
     def __init__(self, revision: _Optional[int] = ..., seed: _Optional[int] = ..., decisions: _Optional[int] = ..., search_start: _Optional[int] = ..., rows: _Optional[_Iterable[str]] = ..., configuration: _Optional[str] = ...) -> None: ...
 
+class GetAllocatedResourcesRequest(_message.Message):
+    __slots__ = ("position",)
+    POSITION_FIELD_NUMBER: _ClassVar[int]
+    position: str
+    def __init__(self, position: _Optional[str] = ...) -> None: ...
+
+class GetAllocatedResourcesResponse(_message.Message):
+    __slots__ = ("revision", "position", "begins_anew", "more", "nodes", "milli_cpu", "memory_bytes", "pods")
+    REVISION_FIELD_NUMBER: _ClassVar[int]
+    POSITION_FIELD_NUMBER: _ClassVar[int]
+    BEGINS_ANEW_FIELD_NUMBER: _ClassVar[int]
+    MORE_FIELD_NUMBER: _ClassVar[int]
+    NODES_FIELD_NUMBER: _ClassVar[int]
+    MILLI_CPU_FIELD_NUMBER: _ClassVar[int]
+    MEMORY_BYTES_FIELD_NUMBER: _ClassVar[int]
+    PODS_FIELD_NUMBER: _ClassVar[int]
+    revision: int
+    position: str
+    begins_anew: bool
+    more: bool
+    nodes: _containers.RepeatedScalarFieldContainer[str]
+    milli_cpu: _containers.RepeatedScalarFieldContainer[int]
+    memory_bytes: _containers.RepeatedScalarFieldContainer[int]
+    pods: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, revision: _Optional[int] = ..., position: _Optional[str] = ..., begins_anew: _Optional[bool] = ..., more: _Optional[bool] = ..., nodes: _Optional[_Iterable[str]] = ..., milli_cpu: _Optional[_Iterable[int]] = ..., memory_bytes: _Optional[_Iterable[int]] = ..., pods: _Optional[_Iterable[int]] = ...) -> None: ...
+
 class GetSchedulerStatusRequest(_message.Message):
     __slots__ = ("hops",)
     HOPS_FIELD_NUMBER: _ClassVar[int]

@@ -1102,6 +1102,11 @@ class SchedulingStub:
                 request_serializer=rayched_dot_v1_dot_services__pb2.GetPlanBasisRequest.SerializeToString,
                 response_deserializer=rayched_dot_v1_dot_services__pb2.GetPlanBasisResponse.FromString,
                 _registered_method=True)
+        self.GetAllocatedResources = channel.unary_unary(
+                '/rayched.v1.Scheduling/GetAllocatedResources',
+                request_serializer=rayched_dot_v1_dot_services__pb2.GetAllocatedResourcesRequest.SerializeToString,
+                response_deserializer=rayched_dot_v1_dot_services__pb2.GetAllocatedResourcesResponse.FromString,
+                _registered_method=True)
         self.Explain = channel.unary_unary(
                 '/rayched.v1.Scheduling/Explain',
                 request_serializer=rayched_dot_v1_dot_services__pb2.ExplainRequest.SerializeToString,
@@ -1131,6 +1136,14 @@ class SchedulingServicer:
 
     def GetPlanBasis(self, request, context):
         """What of the scheduler decides where all else is equal: with it a plan ends where the scheduler would.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetAllocatedResources(self, request, context):
+        """What pods take up on each node, as the replica's own scheduler has it, whether it leads or not; then, to whoever says what it
+        knows, on the nodes where that changed.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -1169,6 +1182,11 @@ def add_SchedulingServicer_to_server(servicer, server):
                     servicer.GetPlanBasis,
                     request_deserializer=rayched_dot_v1_dot_services__pb2.GetPlanBasisRequest.FromString,
                     response_serializer=rayched_dot_v1_dot_services__pb2.GetPlanBasisResponse.SerializeToString,
+            ),
+            'GetAllocatedResources': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetAllocatedResources,
+                    request_deserializer=rayched_dot_v1_dot_services__pb2.GetAllocatedResourcesRequest.FromString,
+                    response_serializer=rayched_dot_v1_dot_services__pb2.GetAllocatedResourcesResponse.SerializeToString,
             ),
             'Explain': grpc.unary_unary_rpc_method_handler(
                     servicer.Explain,
@@ -1241,6 +1259,33 @@ class Scheduling:
             '/rayched.v1.Scheduling/GetPlanBasis',
             rayched_dot_v1_dot_services__pb2.GetPlanBasisRequest.SerializeToString,
             rayched_dot_v1_dot_services__pb2.GetPlanBasisResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetAllocatedResources(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/rayched.v1.Scheduling/GetAllocatedResources',
+            rayched_dot_v1_dot_services__pb2.GetAllocatedResourcesRequest.SerializeToString,
+            rayched_dot_v1_dot_services__pb2.GetAllocatedResourcesResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -173,7 +173,7 @@ def request_of(cell: MatrixCell) -> Any:
             return services_pb2.TaintRequest(node=node)
         case "Leadership", _, _:
             return services_pb2.GetLeaderRequest()
-        case "Scheduling", _, "GetSchedulerStatus" | "GetPlanBasis" as verb:
+        case "Scheduling", _, "GetSchedulerStatus" | "GetPlanBasis" | "GetAllocatedResources" as verb:
             return getattr(services_pb2, f"{verb}Request")()
         case "Scheduling", _, "Explain":
             return services_pb2.ExplainRequest(namespace=namespace, name="thing")

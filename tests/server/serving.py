@@ -13,7 +13,7 @@ import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from rayched.server.app import ApiServer
-from rayched.server.ports import BindingRefused, Leader, NothingToExplain, NotLeading, QuestionFailed
+from rayched.server.ports import BindingRefused, Leader, NothingToExplain, NotLeading, NotRead, QuestionFailed
 from rayched.server.server_options import ServerOptions
 from rayched.server.watching.watch_hub import WatchHub
 from rayched.store.entries import Entry
@@ -22,6 +22,8 @@ from rayched.v1.services_pb2 import (
     BindResponse,
     ExplainRequest,
     ExplainResponse,
+    GetAllocatedResourcesRequest,
+    GetAllocatedResourcesResponse,
     GetPlanBasisResponse,
     GetSchedulerStatusResponse,
     ListQueueRequest,
@@ -102,6 +104,20 @@ class SmallScheduler:
         if not self._leadership.leads:
             raise NotLeading
         return GetPlanBasisResponse(revision=11, seed=5, decisions=12, rows=["node-0", "", "node-2"])
+
+    async def allocated_resources(self, request: GetAllocatedResourcesRequest) -> GetAllocatedResourcesResponse:
+        if request.position == "too early":
+            raise NotRead
+        if request.position == "broken":
+            raise QuestionFailed("the scheduler failed to answer")
+        return GetAllocatedResourcesResponse(
+            position=f"after {request.position}",
+            begins_anew=not request.position,
+            nodes=["node-0"],
+            milli_cpu=[500],
+            memory_bytes=[1 << 30],
+            pods=[2],
+        )
 
     async def bind(self, request: BindRequest) -> BindResponse:
         if not self._leadership.leads:

@@ -77,6 +77,20 @@ def test_questions_to_the_scheduler_reach_the_leader_from_anywhere(pair: tuple[S
         assert (pod.namespace, pod.name, pod.queue) == ("space", "web", "active")
 
 
+def test_what_pods_take_up_is_told_by_each_replica_whoever_leads(pair: tuple[Serving, Serving]) -> None:
+    for replica in pair:
+        with Client(replica.address) as client:
+            found = client.allocated_resources("the first")
+            assert (found.position, list(found.nodes), list(found.pods)) == ("after the first", ["node-0"], [2])
+            for position, code, words in (
+                ("too early", "UNAVAILABLE", "has no scheduler that has read the cluster"),
+                ("broken", "INTERNAL", "GetAllocatedResources: the scheduler failed to answer"),
+            ):
+                with pytest.raises(ApiError) as caught:
+                    client.allocated_resources(position, timeout_seconds=0.3)
+                assert caught.value.code.name == code and words in caught.value.message
+
+
 def test_a_binding_of_another_scheduler_reaches_the_leader_and_its_refusal_comes_back(pair: tuple[Serving, Serving]) -> None:
     one, other = pair
     with Client(other.address, timeout_seconds=0.3) as client:

@@ -226,6 +226,7 @@ def test_what_is_no_agents_business_is_refused(client: Client, agent: NodeAgentC
         "Scheduling.ListQueue": agent.queue,
         "Scheduling.Explain": lambda: agent.explain(name),
         "Scheduling.GetPlanBasis": agent.plan_basis,
+        "Scheduling.GetAllocatedResources": agent.allocated_resources,
         "Scheduling.Bind": lambda: agent.bind(name, node=name),
     }
     for call, do in refused.items():

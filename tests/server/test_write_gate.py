@@ -262,7 +262,7 @@ def test_whatever_happens_nobody_waits_without_a_reason_and_no_place_is_lost(mov
 
 def test_every_call_that_changes_something_passes_the_gate() -> None:
     reading = {"Get", "List", "Watch", "WatchNode", "GetLeader", "WatchLeader", "GetSchedulerStatus", "ListQueue", "Explain"}
-    reading |= {"GetPlanBasis", "WhoAmI", "CanI", "ListGrants", "ListTokens", "ListRevocations"}
+    reading |= {"GetPlanBasis", "GetAllocatedResources", "WhoAmI", "CanI", "ListGrants", "ListTokens", "ListRevocations"}
     # The leader's scheduler writes it in a window of its own, as its own bindings.
     reading |= {"Bind"}
     # Of nodes; nothing of it is written to etcd.

@@ -16,12 +16,14 @@ from rayched.replica.ray.actor_answers import awaited, unanswered, why
 from rayched.replica.ray.actor_set import ActorSet
 from rayched.replica.ray.foreign_bindings import binding_response, wanted_binding
 from rayched.replica.ray.pool_status import pool_workers
-from rayched.server.ports import NothingToExplain, NotLeading, QuestionFailed
+from rayched.server.ports import NothingToExplain, NotLeading, NotRead, QuestionFailed
 from rayched.v1.services_pb2 import (
     BindRequest,
     BindResponse,
     ExplainRequest,
     ExplainResponse,
+    GetAllocatedResourcesRequest,
+    GetAllocatedResourcesResponse,
     GetPlanBasisResponse,
     GetSchedulerStatusResponse,
     ListQueueRequest,
@@ -79,6 +81,24 @@ class SchedulerQuestions:
             configuration=self._configuration,
         )
 
+    async def allocated_resources(self, request: GetAllocatedResourcesRequest) -> GetAllocatedResourcesResponse:
+        _, found = await self._answer_of(
+            lambda scheduler: scheduler.allocated_resources.options(concurrency_group=QUESTIONS), request.position
+        )
+        if found is None:
+            raise NotRead
+        milli_cpu, memory_bytes, pods = found.rows.amounts.tolist()
+        return GetAllocatedResourcesResponse(
+            revision=found.revision,
+            position=found.rows.position,
+            begins_anew=found.rows.begins_anew,
+            more=found.rows.more,
+            nodes=found.rows.names,
+            milli_cpu=milli_cpu,
+            memory_bytes=memory_bytes,
+            pods=pods,
+        )
+
     async def explain(self, request: ExplainRequest) -> ExplainResponse:
         _, answer = await self._asked(lambda scheduler: scheduler.explain.options(concurrency_group=QUESTIONS), request)
         if answer.look is None:
@@ -101,19 +121,26 @@ class SchedulerQuestions:
 
     async def _asked(self, method: Callable[[Any], Any], *arguments: Any) -> tuple[ActorSet, Any]:
         """The answer of the scheduler, where it leads; raises NotLeading, and QuestionFailed."""
+        try:
+            actors, answer = await self._answer_of(method, *arguments)
+        except NotRead as problem:
+            raise NotLeading from problem
+        if not answer.leads:
+            raise NotLeading
+        return actors, answer
+
+    async def _answer_of(self, method: Callable[[Any], Any], *arguments: Any) -> tuple[ActorSet, Any]:
+        """Whether it leads or not; raises NotRead, and QuestionFailed."""
         actors = self._actors()
         if actors is None or not actors.can_be_asked:
-            raise NotLeading
+            raise NotRead
         # Not before there are actors: while another thread imports Ray for the first time nobody else may.
         from ray.exceptions import RayTaskError
 
         try:
-            answer = await asyncio.wait_for(awaited(method(actors.scheduler).remote(*arguments)), _ANSWER_SECONDS_MAX)
+            return actors, await asyncio.wait_for(awaited(method(actors.scheduler).remote(*arguments)), _ANSWER_SECONDS_MAX)
         except Exception as error:
             unanswered("scheduler", error)
             if isinstance(error, RayTaskError):
                 raise QuestionFailed(why(error)) from None
-            raise NotLeading from error
-        if not answer.leads:
-            raise NotLeading
-        return actors, answer
+            raise NotRead from error

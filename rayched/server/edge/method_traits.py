@@ -79,6 +79,7 @@ _METHODS: Final[Mapping[str, MethodTraits]] = MappingProxyType(
         "Leadership.WatchLeader": MethodTraits(PriorityLevel.READ, RateKind.READS),
         "Scheduling.GetSchedulerStatus": _READ,
         "Scheduling.GetPlanBasis": MethodTraits(PriorityLevel.CATCH_ALL, RateKind.EXPLANATIONS, alone=True),
+        "Scheduling.GetAllocatedResources": _READ,
         "Scheduling.Explain": MethodTraits(PriorityLevel.CATCH_ALL, RateKind.EXPLANATIONS, alone=True),
         "Scheduling.Bind": _WRITE,
         "Scheduling.ListQueue": MethodTraits(PriorityLevel.READ, RateKind.QUEUE_LISTS),

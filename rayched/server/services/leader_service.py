@@ -1,6 +1,7 @@
-"""The services rayched.v1.Leadership and rayched.v1.Scheduling: who leads, and questions that the leader's scheduler answers.
+"""The services rayched.v1.Leadership and rayched.v1.Scheduling: who leads, and questions to the scheduler.
 
-A standby passes such a question on to the address in the leader's record, at most `HOPS_MAX` times in all: leadership may move
+What pods take up on each node is told by the replica's own scheduler. All other questions are answered by the leader's. A standby
+passes such a question on to the address in the leader's record, at most `HOPS_MAX` times in all: leadership may move
 while the question travels. Where that does not end at the leader, FAILED_PRECONDITION names its address; while nobody leads,
 UNAVAILABLE. The leader's replica is told for whom it is asked, and judges that anew.
 """
@@ -22,6 +23,7 @@ from rayched.server.ports import (
     LeadershipPort,
     NothingToExplain,
     NotLeading,
+    NotRead,
     QuestionFailed,
     SchedulerPort,
 )
@@ -33,6 +35,8 @@ from rayched.v1.services_pb2 import (
     BindResponse,
     ExplainRequest,
     ExplainResponse,
+    GetAllocatedResourcesRequest,
+    GetAllocatedResourcesResponse,
     GetLeaderRequest,
     GetLeaderResponse,
     GetPlanBasisRequest,
@@ -113,6 +117,14 @@ class SchedulingService:
 
     async def get_plan_basis(self, request: GetPlanBasisRequest, call: Call) -> GetPlanBasisResponse:
         return await self._answer("GetPlanBasis", request, call, self._scheduler.plan_basis, GetPlanBasisResponse)
+
+    async def get_allocated_resources(self, request: GetAllocatedResourcesRequest, _: Call) -> GetAllocatedResourcesResponse:
+        try:
+            return await self._scheduler.allocated_resources(request)
+        except NotRead:
+            raise unavailable("this replica has no scheduler that has read the cluster; try again") from None
+        except QuestionFailed as problem:
+            raise ApiFailure(Code.INTERNAL, f"GetAllocatedResources: {problem}") from None
 
     async def explain(self, request: ExplainRequest, call: Call) -> ExplainResponse:
         if not request.name:
