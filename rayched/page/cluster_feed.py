@@ -1,6 +1,7 @@
 """What one reader of the page sees, in however many windows: usage, the scheduler's figures, leaders, Events.
 
-    nodes, pods     what a replica has in memory, then the watch of all kinds from there: columns exact as of a revision
+    nodes           what a replica has in memory, then their watch from there
+    usage           GetAllocatedResources twice a second: the nodes where it changed
     scheduler       GetSchedulerStatus once a second
     leader          WatchLeader
     Events          a list, then their watch
@@ -19,8 +20,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import aclosing, asynccontextmanager
-from typing import Any, Final
+from contextlib import aclosing, asynccontextmanager, suppress
+from typing import Final
 
 import grpc
 
@@ -31,13 +32,15 @@ from rayched.client.errors import ApiError
 from rayched.client.watching import EventType
 from rayched.page.histories import LeaderTimeline, Sample, StatusHistory
 from rayched.page.recent_events import RecentEvents
-from rayched.page.usage_columns import UsageColumns
-from rayched.v1.core_pb2 import Event, Node, Pod
+from rayched.page.usage_columns import Amounts3, UsageColumns
+from rayched.v1.core_pb2 import Event, Node
 from rayched.v1.services_pb2 import GetSchedulerStatusResponse
 
 _log = logging.getLogger(__name__)
 
 STATUS_SECONDS: Final = 1.0
+USAGE_SECONDS: Final = 0.5
+"""Between two looks at what pods take up."""
 IDLE_SECONDS: Final = 30.0
 _AGAIN_SECONDS: Final = 1.0
 _DENIED_AGAIN_SECONDS: Final = 10.0
@@ -46,7 +49,8 @@ _ANSWER_SECONDS: Final = 2.0
 """How long a replica may take to say how the scheduler is doing before readers are told that none answers."""
 _ABOUT_THE_READER: Final = (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED)
 _TOPIC_OF: Final = {
-    "_follow_usage": "usage",
+    "_follow_nodes": "usage",
+    "_follow_allocated": "usage",
     "_follow_status": "status",
     "_follow_leader": "leader",
     "_follow_events": "events",
@@ -63,6 +67,8 @@ class ClusterFeed:
         self._readers = 0
         self._tasks: list[asyncio.Task[None]] = []
         self._ending: asyncio.TimerHandle | None = None
+        self._whole = asyncio.Event()
+        """The columns have been whole once."""
         self.over = ""
         """Why the reader is nobody any more; "": they are somebody."""
         self._begin()
@@ -70,8 +76,13 @@ class ClusterFeed:
     def _begin(self) -> None:
         """As nobody has looked yet."""
         self.usage = UsageColumns()
-        self.has_usage = False
-        """All nodes and pods have been seen once."""
+        self._whole.clear()
+        self.has_nodes = False
+        """All of them have been seen once."""
+        self.has_allocated = False
+        """So has what pods take up on each."""
+        self._node_went = False
+        """Since what pods take up was asked for last."""
         self.history = StatusHistory()
         self.timeline = LeaderTimeline()
         self.events = RecentEvents()
@@ -85,8 +96,21 @@ class ClusterFeed:
         """Topics of streaming.py that the reader may not see."""
 
     @property
+    def has_usage(self) -> bool:
+        """The columns are whole."""
+        return self.has_nodes and self.has_allocated
+
+    @property
     def is_followed(self) -> bool:
         return bool(self._tasks)
+
+    async def pause(self, seconds: float) -> None:
+        """So long, or until there is usage where there was none."""
+        if self._whole.is_set():
+            await asyncio.sleep(seconds)
+        else:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._whole.wait(), seconds)
 
     @asynccontextmanager
     async def watched(self) -> AsyncIterator[None]:
@@ -96,7 +120,7 @@ class ClusterFeed:
         self._readers += 1
         if not self._tasks:
             self._begin()
-            follow = (self._follow_usage, self._follow_status, self._follow_leader, self._follow_events)
+            follow = (self._follow_nodes, self._follow_allocated, self._follow_status, self._follow_leader, self._follow_events)
             self._tasks = [asyncio.create_task(self._again(one)) for one in follow]
         try:
             yield
@@ -130,7 +154,7 @@ class ClusterFeed:
                     self.over = error.message
                     return
                 if error.code is grpc.StatusCode.PERMISSION_DENIED:
-                    self._deny(_TOPIC_OF[follow.__name__])
+                    self._deny(follow.__name__)
                     await asyncio.sleep(_DENIED_AGAIN_SECONDS)
             except Exception as error:
                 # A reader is told; the others' pictures go on.
@@ -138,49 +162,82 @@ class ClusterFeed:
                 _log.error("%s failed: %s", follow.__name__.strip("_"), error, exc_info=error)
             await asyncio.sleep(_AGAIN_SECONDS)
 
-    def _deny(self, topic: str) -> None:
+    def _deny(self, follow: str) -> None:
         """Forgets what was known, from when it was allowed."""
-        self.denied |= {topic}
-        match topic:
-            case "usage":
-                self.usage, self.has_usage = UsageColumns(), False
-            case "status":
+        self.denied |= {_TOPIC_OF[follow]}
+        match follow:
+            case "_follow_nodes":
+                self.usage.forget_nodes()
+                self.has_nodes = False
+            case "_follow_allocated":
+                self.usage.see_all_allocated({})
+                self.has_allocated = False
+            case "_follow_status":
                 self.status, self.sample, self.history = None, None, StatusHistory()
-            case "events":
+            case "_follow_events":
                 self.events = RecentEvents()
-            case "leader":
+            case "_follow_leader":
                 self.timeline = LeaderTimeline()
 
-    async def _follow_usage(self) -> None:
-        usage = self.usage
-        self.has_usage = False
-        usage.clear()
-        async with aclosing(self._client.cached(None)) as present:
+    def _tell_usage(self) -> None:
+        if self.has_usage:
+            self.denied -= {"usage"}
+            self._whole.set()
+
+    async def _follow_nodes(self) -> None:
+        self.has_nodes = False
+        self.usage.forget_nodes()
+        revision = 0
+        async with aclosing(self._client.cached(kinds.NODE)) as present:
             async for event in present:
-                if event.object is not None:
-                    self._see(event.object)
-                usage.revision = event.revision
-        self.has_usage = True
-        self.denied -= {"usage"}
-        async with self._client.watch(None, start_revision=usage.revision + 1, bookmarks=True) as events:
+                revision = event.revision
+                if isinstance(event.object, Node):
+                    self.usage.see_node(event.object)
+        self.has_nodes = True
+        self._tell_usage()
+        async with self._client.watch(kinds.NODE, start_revision=revision + 1) as events:
             async for event in events:
+                if not isinstance(event.object, Node):
+                    continue
                 if event.type is EventType.DELETED:
-                    self._forget(event.object)
+                    self.usage.forget_node(event.object.metadata.name)
+                    self._node_went = True
                 else:
-                    self._see(event.object)
-                usage.revision = event.revision
+                    self.usage.see_node(event.object)
 
-    def _see(self, item: Any) -> None:
-        if isinstance(item, Pod):
-            self.usage.see_pod(item)
-        elif isinstance(item, Node):
-            self.usage.see_node(item)
-
-    def _forget(self, item: Any) -> None:
-        if isinstance(item, Pod):
-            self.usage.forget_pod(item.metadata.uid)
-        elif isinstance(item, Node):
-            self.usage.forget_node(item.metadata.name)
+    async def _follow_allocated(self) -> None:
+        """One look after another: an answer has all that is new, however much changed meanwhile."""
+        position = ""
+        everything: dict[str, Amounts3] | None = None
+        while True:
+            if self._node_went:
+                # Nothing is told of nodes that are gone, so what is known of them would stay.
+                self._node_went, position = False, ""
+            try:
+                found = await self._client.allocated_resources(position, timeout_seconds=_ANSWER_SECONDS)
+            except ApiError as error:
+                if error.code in _ABOUT_THE_READER:
+                    raise
+                # Until somebody leads what is shown stays. That nobody answers is told by whoever follows the status.
+                await asyncio.sleep(USAGE_SECONDS)
+                continue
+            amounts = zip(found.nodes, zip(found.milli_cpu, found.memory_bytes, found.pods, strict=True), strict=True)
+            if found.begins_anew:
+                everything = {}
+            if everything is None:
+                for name, taken in amounts:
+                    self.usage.see_allocated(name, taken)
+            else:
+                everything.update(amounts)
+                if not found.more:
+                    self.usage.see_all_allocated(everything)
+                    everything = None
+                    self.has_allocated = True
+                    self._tell_usage()
+            self.usage.revision = found.revision
+            position = found.position
+            if not found.more:
+                await asyncio.sleep(USAGE_SECONDS)
 
     async def _follow_status(self) -> None:
         loop = asyncio.get_running_loop()

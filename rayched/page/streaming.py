@@ -69,7 +69,7 @@ class PageStream:
                 # Waits while the socket has more than it takes.
                 await response.write(news)
                 sent_at = loop.time()
-            await asyncio.sleep(TICK_SECONDS)
+            await self._feed.pause(TICK_SECONDS)
         await response.write_eof()
         return response
 

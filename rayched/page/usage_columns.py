@@ -1,27 +1,27 @@
 """How full nodes are, as columns: what the page draws its heat map and its zones from. Pure.
 
-A row is a node, in the order of names. Of a pod nothing is kept but what it takes up and where, so that what is sent grows with
-nodes alone. Whoever knows the columns as of a `sequence` gets the rows that changed since; after a node came, went or changed its
-zone rows have other numbers, and all columns are given anew.
+A row is a node, in the order of names; of pods nothing is known but what those of a node take up together. Whoever knows the
+columns as of a `sequence` gets the rows that changed since; after a node came, went or changed its zone rows have other numbers,
+and all columns are given anew.
 
 Shares are thousandths of what a node offers, rounded down, 1,000 at most. CPU is counted in thousandths of a core, memory in
 bytes. What pods request counts, as for the scheduler.
 
-Cost: a change of a node or a pod is O(1); `full` is O(nodes log nodes) after a node came or went, else O(nodes); `since` is
-linear in the rows that changed; `zones` is O(nodes) once after each change.
+Cost: a change of a node is O(1); `full` is O(nodes log nodes) after a node came or went, else O(nodes); `since` is linear in the
+rows that changed; `zones` is O(nodes) once after each change.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from rayched.api import quantity
 from rayched.api.columns import node_status
 from rayched.api.names import ZONE_LABEL
-from rayched.api.resources import CPU, MEMORY, PODS, accounted_requests
-from rayched.api.termination import FINAL_PHASES
-from rayched.v1.core_pb2 import Node, Pod
+from rayched.api.resources import CPU, MEMORY, PODS
+from rayched.v1.core_pb2 import Node
 
 CORDONED: Final = 1
 NOT_READY: Final = 2
@@ -33,6 +33,7 @@ _FULL: Final = 1_000
 
 Amounts3 = tuple[int, int, int]
 """Of cpu, memory and pods."""
+_NOTHING: Final = (0, 0, 0)
 
 
 @dataclass(slots=True)
@@ -44,18 +45,6 @@ class _NodeShare:
     state: int
     offered: Amounts3
     row: int = -1
-
-
-@dataclass(slots=True)
-class _Taken:
-    """What pods take up on the node of a name, known or not."""
-
-    cpu: int = 0
-    memory: int = 0
-    pods: int = 0
-
-    def amounts(self) -> Amounts3:
-        return self.cpu, self.memory, self.pods
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,9 +79,8 @@ class UsageColumns:
     revision: int = 0
     """Everything up to it is in here."""
     _nodes: dict[str, _NodeShare] = field(default_factory=dict)
-    _taken: dict[str, _Taken] = field(default_factory=dict)
-    _pods: dict[str, tuple[str, int, int]] = field(default_factory=dict)
-    """By uid: node, cpu, memory."""
+    _allocated: dict[str, Amounts3] = field(default_factory=dict)
+    """By name of the node, known or not."""
     _changed: dict[str, int] = field(default_factory=dict)
     """Names by the sequence of their last change, the latest last."""
     _laid_out: int = 0
@@ -123,40 +111,26 @@ class UsageColumns:
             self._changed.pop(name, None)
             self._lay_out_anew()
 
-    def see_pod(self, pod: Pod) -> None:
-        """A pod as it is now; one that has no node or has ended takes nothing up."""
-        uid, node = pod.metadata.uid, pod.spec.node_name
-        if not node or pod.status.phase in FINAL_PHASES:
-            self.forget_pod(uid)
-            return
-        requests = accounted_requests(pod)
-        found = (node, requests.get(CPU, 0), requests.get(MEMORY, 0))
-        if self._pods.get(uid) != found:
-            self.forget_pod(uid)
-            self._pods[uid] = found
-            self._add(found, 1)
+    def see_allocated(self, name: str, amounts: Amounts3) -> None:
+        """What pods take up on a node, whether it was seen yet or not."""
+        if self._allocated.get(name, _NOTHING) != amounts:
+            self._allocated[name] = amounts
+            if name in self._nodes:
+                self._touch(name)
 
-    def forget_pod(self, uid: str) -> None:
-        found = self._pods.pop(uid, None)
-        if found is not None:
-            self._add(found, -1)
+    def see_all_allocated(self, amounts: Mapping[str, Amounts3]) -> None:
+        """The same of all nodes; on others pods take nothing up."""
+        for name in self._allocated.keys() - amounts.keys():
+            self.see_allocated(name, _NOTHING)
+        for name, found in amounts.items():
+            self.see_allocated(name, found)
+        self._allocated = dict(amounts)
 
-    def clear(self) -> None:
-        """Forgets everything, to be told it anew; who knew something before gets all of it."""
-        for known in (self._nodes, self._taken, self._pods, self._changed):
-            known.clear()
+    def forget_nodes(self) -> None:
+        """To be told them anew; who knew something before gets all of it."""
+        self._nodes.clear()
+        self._changed.clear()
         self._lay_out_anew()
-
-    def _add(self, pod: tuple[str, int, int], sign: int) -> None:
-        node, cpu, memory = pod
-        taken = self._taken.setdefault(node, _Taken())
-        taken.cpu += sign * cpu
-        taken.memory += sign * memory
-        taken.pods += sign
-        if not taken.pods:
-            del self._taken[node]
-        if node in self._nodes:
-            self._touch(node)
 
     def _touch(self, name: str) -> None:
         self.sequence += 1
@@ -214,13 +188,13 @@ class UsageColumns:
             self._zones_at = self.sequence
         return self._zones
 
-    def taken_on(self, name: str) -> Amounts3:
+    def allocated_on(self, name: str) -> Amounts3:
         """What pods take up on a node."""
-        return self._taken.get(name, _Taken()).amounts()
+        return self._allocated.get(name, _NOTHING)
 
     def _row(self, share: _NodeShare) -> list[int]:
         """Row, cpu, memory, pods, state."""
-        taken = self.taken_on(share.name)
+        taken = self.allocated_on(share.name)
         return [share.row, *(_thousandths(part, of) for part, of in zip(taken, share.offered, strict=True)), share.state]
 
     def _added_up(self) -> tuple[ZoneTotals, ...]:
@@ -230,7 +204,7 @@ class UsageColumns:
             usable = not share.state & (CORDONED | NOT_READY)
             sums[0] += 1
             sums[1] += usable
-            for place, (part, of) in enumerate(zip(self.taken_on(share.name), share.offered, strict=True)):
+            for place, (part, of) in enumerate(zip(self.allocated_on(share.name), share.offered, strict=True)):
                 sums[2][place] += part
                 sums[3][place] += of
                 if not usable:

@@ -22,7 +22,7 @@ from tests.cli.cluster import Commands, wait_until
 from tests.gateway.requests import ask
 from tests.listening import listening
 from tests.page.test_streaming import an_event
-from tests.page.test_usage_columns import a_node, a_pod
+from tests.page.test_usage_columns import a_node, pods
 
 pytestmark = pytest.mark.cluster
 
@@ -85,13 +85,13 @@ class Kept:
             self.timeline.see(f"replica-{number % 3}", epoch, float(epoch), float(epoch))
         for number in range(1_000):
             self.events.see(an_event(f"uid-{hour:02}-{number:04}", number))
-            self.usage.see_pod(a_pod(f"uid-{hour:02}-{number:04}", f"node-{number % 50:04}"))
+            self.usage.see_allocated(f"node-{number % 50:04}", pods(number % 20))
         for number in range(10):
             self.usage.forget_node(f"node-{number:04}")
             self.usage.see_node(a_node(f"node-{number:04}", zone=f"zone-{hour % 3}"))
         self.usage.full()
-        for number in range(1_000):
-            self.usage.forget_pod(f"uid-{hour:02}-{number:04}")
+        # What comes after a node went.
+        self.usage.see_all_allocated({f"node-{number:04}": pods(number % 20) for number in range(50)})
 
     def size(self) -> int:
         return len(pickle.dumps((self.usage, self.history, self.timeline, self.events)))

@@ -18,7 +18,7 @@ from rayched.page.recent_events import KEPT_MAX, NEWS_MAX, RecentEvents
 from rayched.page.streaming import TOPICS, PageStream
 from rayched.v1.core_pb2 import Event
 from rayched.v1.services_pb2 import GetSchedulerStatusResponse
-from tests.page.test_usage_columns import a_node, a_pod
+from tests.page.test_usage_columns import a_node, pods
 
 NOW = 1_000_000.0
 
@@ -42,7 +42,7 @@ async def a_feed(nodes: int) -> ClusterFeed:
     feed = ClusterFeed(AsyncClient([nobody()]), lambda: NOW)
     for number in range(nodes):
         feed.usage.see_node(a_node(f"node-{number:04}"))
-    feed.has_usage = True
+    feed.has_nodes = feed.has_allocated = True
     return feed
 
 
@@ -50,12 +50,12 @@ async def a_feed(nodes: int) -> ClusterFeed:
 def test_zones_are_told_as_soon_as_they_are_known() -> None:
     async def play() -> None:
         feed = await a_feed(10)
-        feed.status, feed.samples, feed.has_usage = GetSchedulerStatusResponse(nodes=10), 1, False
+        feed.status, feed.samples, feed.has_allocated = GetSchedulerStatusResponse(nodes=10), 1, False
         reader = PageStream(feed, frozenset({"status"}), "v", lambda: NOW)
         found = dict(frames(reader.news(0.0)))
         assert found["status"]["zones"] == []
         assert list(reader.news(0.25)) == []
-        feed.has_usage = True
+        feed.has_allocated = True
         [(name, status)] = frames(reader.news(0.5))
         assert name == "status" and [zone["nodes"] for zone in status["zones"]] == [10]
         assert list(reader.news(0.75)) == []
@@ -70,7 +70,7 @@ def test_a_reader_that_takes_nothing_for_long_is_sent_the_newest_once() -> None:
         reader = PageStream(feed, frozenset(TOPICS), "v", lambda: NOW)
         assert [name for name, _ in frames(reader.news(0.0))] == ["hello", "history", "leader", "usage"]
         for number in range(50_000):
-            feed.usage.see_pod(a_pod(f"uid-{number % 500}", f"node-{number % 100:04}", f"{number % 7 + 1}m"))
+            feed.usage.see_allocated(f"node-{number % 100:04}", pods(number % 500 + 1, number % 7 + 1))
         for number in range(5_000):
             feed.events.see(an_event(f"uid-{number}", number))
         sent = b"".join(reader.news(1.0))
@@ -97,7 +97,7 @@ def test_while_nodes_come_and_go_all_columns_are_sent_once_a_second() -> None:
         # Whoever looks again after a pause gets all of what is there then.
         feed._begin()
         feed.usage.see_node(a_node("other"))
-        feed.has_usage = True
+        feed.has_nodes = feed.has_allocated = True
         (found,) = frames(reader.news(12.0))
         assert found[1]["names"] == ["other"]
 
@@ -130,7 +130,7 @@ def test_nobody_is_asked_for_anything_while_nobody_looks() -> None:
         async with feed.watched():
             tasks = list(feed._tasks)
             async with feed.watched():
-                assert feed._tasks == tasks and len(tasks) == 4
+                assert feed._tasks == tasks and len(tasks) == 5
         # The next one within half a minute finds it as it is.
         async with feed.watched():
             assert feed._tasks == tasks

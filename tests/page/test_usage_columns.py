@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rayched.page.assets import read_assets
-from rayched.page.usage_columns import CORDONED, NOT_READY, TAINTED, UsageColumns
-from rayched.v1.core_pb2 import Node, NodeCondition, Pod, Taint
+from rayched.page.usage_columns import CORDONED, NOT_READY, TAINTED, Amounts3, UsageColumns
+from rayched.v1.core_pb2 import Node, NodeCondition, Taint
 from tests.page.streams import SeenColumns
 
 GI = 1 << 30
@@ -35,21 +35,18 @@ def a_node(name: str, zone: str = "a", cpu: int = 4, *, cordoned: bool = False, 
     return node
 
 
-def a_pod(uid: str, node: str, cpu: str = "500m", phase: str = "Running") -> Pod:
-    pod = Pod()
-    pod.metadata.uid = uid
-    pod.spec.node_name = node
-    pod.status.phase = phase
-    container = pod.spec.containers.add()
-    container.resources.requests["cpu"].string = cpu
-    container.resources.requests["memory"].string = "1Gi"
-    return pod
+def pods(count: int, milli_cpu: int = 500) -> Amounts3:
+    """What so many take up together, each `milli_cpu` and a gibibyte."""
+    return count * milli_cpu, count * GI, count
 
 
 Step = tuple[str, int, int, int]
 STEPS = st.lists(
     st.tuples(
-        st.sampled_from(["node", "gone", "pod", "left", "over", "look"]), st.integers(0, 2), st.integers(0, 2), st.integers(1, 9)
+        st.sampled_from(["node", "gone", "pods", "all pods", "anew", "look"]),
+        st.integers(0, 2),
+        st.integers(0, 2),
+        st.integers(1, 9),
     ),
     max_size=40,
 )
@@ -60,40 +57,41 @@ STEPS = st.lists(
 def test_whatever_happens_readers_have_the_sums_of_what_is_there(steps: Sequence[Step]) -> None:
     columns, seen = UsageColumns(), SeenColumns()
     nodes: dict[str, tuple[str, int]] = {}
-    pods: dict[str, tuple[str, int]] = {}
+    allocated: dict[str, Amounts3] = {}
     at = 0
-    for what, node_number, pod_number, size in [*steps, ("look", 0, 0, 1)]:
-        node, uid = f"node-{node_number}", f"uid-{pod_number}"
+    for what, node_number, count, size in [*steps, ("look", 0, 0, 1)]:
+        node = f"node-{node_number}"
         if what == "node":
             nodes[node] = (f"zone-{size % 3}", size)
             columns.see_node(a_node(node, f"zone-{size % 3}", size))
         elif what == "gone":
             nodes.pop(node, None)
             columns.forget_node(node)
-        elif what == "pod":
-            pods[uid] = (node, size)
-            columns.see_pod(a_pod(uid, node, f"{size * 100}m"))
-        elif what in ("left", "over"):
-            pods.pop(uid, None)
-            if what == "left":
-                columns.forget_pod(uid)
-            else:
-                columns.see_pod(a_pod(uid, node, phase="Succeeded"))
+        elif what == "pods":
+            allocated[node] = pods(count, size * 100)
+            columns.see_allocated(node, allocated[node])
+        elif what == "all pods":
+            allocated = {node: pods(count, size * 100)}
+            columns.see_all_allocated(allocated)
+        elif what == "anew":
+            nodes.clear()
+            columns.forget_nodes()
         elif (news := columns.since(at)) is not None:
             seen.take(json.loads(json.dumps(news)))
             at = columns.sequence
     wanted = {}
     for name, (_, cpu) in nodes.items():
-        here = [size * 100 for on, size in pods.values() if on == name]
-        wanted[name] = [min(1000, sum(here) * 1000 // (cpu * 1000)), len(here) * 1000 // 16, len(here) * 1000 // 110, 0]
+        taken, _, here = allocated.get(name, (0, 0, 0))
+        wanted[name] = [min(1000, taken * 1000 // (cpu * 1000)), here * 1000 // 16, here * 1000 // 110, 0]
+        assert columns.allocated_on(name) == allocated.get(name, (0, 0, 0))
     assert seen.rows == wanted
     assert seen.zone == {name: zone for name, (zone, _) in nodes.items()}
     assert list(seen.rows) == sorted(nodes)
     per_zone = Counter(zone for zone, _ in nodes.values())
     assert {zone.zone: zone.nodes for zone in columns.zones()} == dict(per_zone)
     for zone in columns.zones():
-        here = [size * 100 for on, size in pods.values() if on in nodes and nodes[on][0] == zone.zone]
-        assert zone.used == (sum(here), len(here) * GI, len(here))
+        there = [allocated.get(name, (0, 0, 0)) for name, (its_zone, _) in nodes.items() if its_zone == zone.zone]
+        assert zone.used == tuple(map(sum, zip(*there, strict=True)))
 
 
 @pytest.mark.row("UI14")
@@ -117,22 +115,25 @@ def test_who_has_all_is_told_what_changed_alone() -> None:
     assert columns.since(at) is None
     columns.see_node(a_node("node-07"))
     assert columns.since(at) is None
-    columns.see_pod(a_pod("x", "node-07"))
-    columns.see_pod(a_pod("x", "node-07"))
+    columns.see_allocated("node-07", pods(1))
+    columns.see_allocated("node-07", pods(1))
     news = columns.since(at)
     assert news is not None and news["rows"] == [[7, 125, 62, 9, 0]]
-    # It asks for more, and then it is on another node.
-    columns.see_pod(a_pod("x", "node-07", "2"))
-    assert columns.full()["cpu"][7] == 500 and columns.taken_on("node-07") == (2_000, GI, 1)
-    columns.see_pod(a_pod("x", "node-08", "1"))
+    columns.see_allocated("node-07", pods(1, 2_000))
+    assert columns.full()["cpu"][7] == 500 and columns.allocated_on("node-07") == (2_000, GI, 1)
+    # Of all nodes at once those that changed alone.
+    at = columns.sequence
+    columns.see_all_allocated({"node-07": pods(1, 2_000), "node-08": pods(1, 1_000), "node-09": (0, 0, 0)})
+    news = columns.since(at)
+    assert news is not None and [row[0] for row in news["rows"]] == [8]
+    columns.see_all_allocated({"node-08": pods(1, 1_000)})
     assert columns.full()["cpu"][7:9] == [0, 250]
-    columns.see_pod(a_pod("x", "node-07"))
     assert columns.since(columns.sequence) is None
     columns.see_node(a_node("node-07", "other"))
     news = columns.since(at + 1)
     assert news is not None and news["full"]
-    # A pod may come before its node.
-    columns.see_pod(a_pod("y", "node-99"))
+    # What pods take up may come before their node.
+    columns.see_allocated("node-99", pods(1))
     columns.see_node(a_node("node-99"))
     assert columns.full()["cpu"][-1] == 125 and len(columns) == 51
 
@@ -143,14 +144,13 @@ def test_five_thousand_nodes_with_fifty_thousand_pods_are_few_bytes() -> None:
     columns = UsageColumns()
     for number in range(5_000):
         columns.see_node(a_node(f"node-{number:04}", f"zone-{number % 5}"))
-    for number in range(50_000):
-        columns.see_pod(a_pod(f"uid-{number}", f"node-{draw.randrange(5_000):04}", f"{draw.randrange(1, 800)}m"))
+        columns.see_allocated(f"node-{number:04}", pods(draw.randrange(5, 16), draw.randrange(1, 800)))
     full = json.dumps(columns.full(), separators=(",", ":"))
     zones = json.dumps([zone.plain() for zone in columns.zones()])
     assert len(full) + len(zones) < SENT_BYTES_MAX * 0.6
     at = columns.sequence
-    for number in range(250):
-        columns.see_pod(a_pod(f"new-{number}", f"node-{draw.randrange(5_000):04}"))
+    for _ in range(250):
+        columns.see_allocated(f"node-{draw.randrange(5_000):04}", pods(20))
     news = columns.since(at)
     assert news is not None and len(json.dumps(news, separators=(",", ":"))) < 8_000
     # The files are what else comes over the wire.
