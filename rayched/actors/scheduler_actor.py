@@ -320,6 +320,7 @@ class SchedulerActor:
 
     def _status(self) -> SchedulerStatus:
         core = self._core
+        attempts, slis = core.measures.bound_durations()
         return SchedulerStatus(
             leads=core.term.leads,
             epoch=core.term.epoch if core.term.leads else 0,
@@ -334,6 +335,8 @@ class SchedulerActor:
             handover_seconds=self._shards.handover_seconds,
             pool=self._shards.pool(),
             events=dict(core.events.counts),
+            attempt_durations=attempts,
+            sli_durations=slis,
             pid=os.getpid(),
         )
 

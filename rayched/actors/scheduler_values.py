@@ -77,6 +77,10 @@ class SchedulerStatus:
     """In the order in which the scheduler was told of its workers."""
     events: dict[str, int]
     """Written and dropped."""
+    attempt_durations: list[int]
+    """Of bound pods, by ATTEMPT_BUCKETS of attempt_metrics.py."""
+    sli_durations: list[int]
+    """The same by SLI_BUCKETS."""
     pid: int
 
 

@@ -187,6 +187,11 @@ class AttemptMeasures:
                 self.sli.observe_all((attempts_label(1),), taken)
                 self.tries.observe((), 1.0, len(taken))
 
+    def bound_durations(self) -> tuple[list[int], list[int]]:
+        """Of bound pods: of their last attempts by ATTEMPT_BUCKETS, of their SLI times by SLI_BUCKETS."""
+        self.fold()
+        return self.durations.counts(lambda labels: labels[0] == SCHEDULED), self.sli.counts(lambda _: True)
+
     # --------------------------------------------------------------------------------------------------------- writes
 
     def sent(self, number: int, op: str, n_writes: int, now: float) -> None:

@@ -9,7 +9,7 @@ pluginMetricsSamplePercent for the share that is sampled. Cost: 0.5 µs a measur
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 import numpy as np
@@ -54,6 +54,11 @@ class Durations:
                 total += count
                 cumulated.append((bound, float(total)))
             yield labels, cumulated, self._sums[labels]
+
+    def counts(self, chosen: Callable[[tuple[str, ...]], bool]) -> list[int]:
+        """In each bucket, of those of chosen labels together; the last one is above all bounds."""
+        those = [counts for labels, counts in self._counts.items() if chosen(labels)]
+        return [sum(bucket) for bucket in zip(*those, strict=True)] if those else [0] * (len(self._bounds) + 1)
 
     def _of(self, labels: tuple[str, ...]) -> list[int]:
         counts = self._counts.get(labels)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from rayched.v1.services_pb2 import GetSchedulerStatusResponse
+from rayched.v1.services_pb2 import DurationHistogram, GetSchedulerStatusResponse
 
 RESULTS: Final = ("scheduled", "unschedulable", "error")
 QUEUES: Final = ("active", "backoff", "unschedulable", "gated", "in_flight")
@@ -19,8 +19,12 @@ COARSE_SAMPLES_MAX: Final = 360
 COARSE_SECONDS: Final = 10.0
 TERMS_MAX: Final = 1_000
 
+QUANTILES: Final = (0.5, 0.99)
+"""Of the time that an attempt takes which binds its pod, and then of the time from a pod's first attempt to its binding."""
+
 Sample = list[float | int | None]
-"""Time; attempts a second by result, None where they are not known; pods by queue."""
+"""Time; attempts a second by result, None where they are not known; pods by queue; QUANTILES of two times in seconds, None where
+no pod was bound."""
 
 
 class StatusHistory:
@@ -29,20 +33,23 @@ class StatusHistory:
     def __init__(self) -> None:
         self._fine: deque[Sample] = deque(maxlen=FINE_SAMPLES_MAX)
         self._coarse: deque[Sample] = deque(maxlen=COARSE_SAMPLES_MAX)
-        self._before: tuple[float, int, tuple[int, ...]] | None = None
+        self._before: tuple[float, GetSchedulerStatusResponse] | None = None
 
     def see(self, status: GetSchedulerStatusResponse, now: float) -> Sample:
-        """The sample. Attempts a second are those since the sample before it, where that is of the same term."""
-        attempts = tuple(int(status.attempts[result]) if result in status.attempts else 0 for result in RESULTS)
+        """The sample. What is a difference is that to the sample before it, where that is of the same term."""
         rates: Sequence[float | None] = [None] * len(RESULTS)
+        quantiles: Sequence[float | None] = [None] * (2 * len(QUANTILES))
         if self._before is not None:
-            at, epoch, counted = self._before
-            grew = all(after >= before for after, before in zip(attempts, counted, strict=True))
-            if epoch == status.epoch and grew and now > at:
-                rates = [(after - before) / (now - at) for after, before in zip(attempts, counted, strict=True)]
-        self._before = (now, status.epoch, attempts)
+            at, before = self._before
+            attempts = [_count(status, result) - _count(before, result) for result in RESULTS]
+            if status.epoch == before.epoch and min(attempts) >= 0 and now > at:
+                rates = [count / (now - at) for count in attempts]
+                pairs = ((status.attempt_durations, before.attempt_durations), (status.sli_durations, before.sli_durations))
+                quantiles = [quantile(after, older, part) for after, older in pairs for part in QUANTILES]
+        self._before = (now, status)
         pending = status.pending_pods
-        sample: Sample = [now, *rates, *(int(pending[queue]) if queue in pending else 0 for queue in QUEUES)]
+        waiting = (int(pending[queue]) if queue in pending else 0 for queue in QUEUES)
+        sample: Sample = [now, *rates, *waiting, *quantiles]
         self._fine.append(sample)
         if not self._coarse or now - float(self._coarse[-1][0] or 0.0) >= COARSE_SECONDS:
             self._coarse.append(sample)
@@ -54,6 +61,29 @@ class StatusHistory:
 
     def plain(self) -> dict[str, Any]:
         return {"fine": list(self._fine), "coarse": list(self._coarse)}
+
+
+def quantile(after: DurationHistogram, before: DurationHistogram, part: float) -> float | None:
+    """In seconds, of what came into a histogram between two looks; None: nothing did.
+
+    Within a bucket what came lies evenly; above all bounds it is the last one. Source: PromQL's histogram_quantile.
+    """
+    if len(after.counts) != len(after.bounds) + 1:
+        return None
+    older = before.counts if len(before.counts) == len(after.counts) else [0] * len(after.counts)
+    counts = [max(0, new - old) for new, old in zip(after.counts, older, strict=True)]
+    rank, passed, low = part * sum(counts), 0, 0.0
+    if not rank:
+        return None
+    for bound, count in zip(after.bounds, counts, strict=False):
+        if count and passed + count >= rank:
+            return round(low + (bound - low) * (rank - passed) / count, 6)
+        passed, low = passed + count, bound
+    return low
+
+
+def _count(status: GetSchedulerStatusResponse, result: str) -> int:
+    return int(status.attempts[result]) if result in status.attempts else 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -792,7 +792,7 @@ class GetSchedulerStatusRequest(_message.Message):
     def __init__(self, hops: _Optional[int] = ...) -> None: ...
 
 class GetSchedulerStatusResponse(_message.Message):
-    __slots__ = ("holder", "epoch", "revision", "nodes", "bound_pods", "assumed_pods", "pending_pods", "attempts", "workers", "worker_evaluations", "pids", "events", "pool", "worker_local_evaluations", "handover_seconds")
+    __slots__ = ("holder", "epoch", "revision", "nodes", "bound_pods", "assumed_pods", "pending_pods", "attempts", "workers", "worker_evaluations", "pids", "events", "pool", "worker_local_evaluations", "handover_seconds", "attempt_durations", "sli_durations")
     class PendingPodsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -836,6 +836,8 @@ class GetSchedulerStatusResponse(_message.Message):
     POOL_FIELD_NUMBER: _ClassVar[int]
     WORKER_LOCAL_EVALUATIONS_FIELD_NUMBER: _ClassVar[int]
     HANDOVER_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    ATTEMPT_DURATIONS_FIELD_NUMBER: _ClassVar[int]
+    SLI_DURATIONS_FIELD_NUMBER: _ClassVar[int]
     holder: str
     epoch: int
     revision: int
@@ -851,7 +853,17 @@ class GetSchedulerStatusResponse(_message.Message):
     pool: _containers.RepeatedCompositeFieldContainer[PoolWorker]
     worker_local_evaluations: int
     handover_seconds: float
-    def __init__(self, holder: _Optional[str] = ..., epoch: _Optional[int] = ..., revision: _Optional[int] = ..., nodes: _Optional[int] = ..., bound_pods: _Optional[int] = ..., assumed_pods: _Optional[int] = ..., pending_pods: _Optional[_Mapping[str, int]] = ..., attempts: _Optional[_Mapping[str, int]] = ..., workers: _Optional[int] = ..., worker_evaluations: _Optional[int] = ..., pids: _Optional[_Mapping[str, int]] = ..., events: _Optional[_Mapping[str, int]] = ..., pool: _Optional[_Iterable[_Union[PoolWorker, _Mapping]]] = ..., worker_local_evaluations: _Optional[int] = ..., handover_seconds: _Optional[float] = ...) -> None: ...
+    attempt_durations: DurationHistogram
+    sli_durations: DurationHistogram
+    def __init__(self, holder: _Optional[str] = ..., epoch: _Optional[int] = ..., revision: _Optional[int] = ..., nodes: _Optional[int] = ..., bound_pods: _Optional[int] = ..., assumed_pods: _Optional[int] = ..., pending_pods: _Optional[_Mapping[str, int]] = ..., attempts: _Optional[_Mapping[str, int]] = ..., workers: _Optional[int] = ..., worker_evaluations: _Optional[int] = ..., pids: _Optional[_Mapping[str, int]] = ..., events: _Optional[_Mapping[str, int]] = ..., pool: _Optional[_Iterable[_Union[PoolWorker, _Mapping]]] = ..., worker_local_evaluations: _Optional[int] = ..., handover_seconds: _Optional[float] = ..., attempt_durations: _Optional[_Union[DurationHistogram, _Mapping]] = ..., sli_durations: _Optional[_Union[DurationHistogram, _Mapping]] = ...) -> None: ...
+
+class DurationHistogram(_message.Message):
+    __slots__ = ("bounds", "counts")
+    BOUNDS_FIELD_NUMBER: _ClassVar[int]
+    COUNTS_FIELD_NUMBER: _ClassVar[int]
+    bounds: _containers.RepeatedScalarFieldContainer[float]
+    counts: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, bounds: _Optional[_Iterable[float]] = ..., counts: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class PoolWorker(_message.Message):
     __slots__ = ("name", "host", "pid", "evaluations", "rows", "seconds", "under_way", "ray_node")

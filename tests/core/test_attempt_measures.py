@@ -59,6 +59,10 @@ class OneByOne:
         return found
 
 
+def together(histograms: list[list[float]], n: int) -> list[float]:
+    return [sum(buckets[bucket] for buckets in histograms) for bucket in range(n)]
+
+
 STEPS = st.lists(
     st.tuples(
         st.sampled_from(["bound", "failed", "broken"]),
@@ -117,6 +121,9 @@ def test_attempts_are_counted_as_if_one_by_one(steps: list[tuple[str, int, str, 
     assert counted(measures.algorithm) == cycles.counted()
     assert counted(measures.sli) == sli.counted()
     assert counted(measures.tries) == tries.counted()
+    of_attempts = [buckets for (result, _), (buckets, _) in durations.counted().items() if result == "scheduled"]
+    of_pods = [buckets for buckets, _ in sli.counted().values()]
+    assert measures.bound_durations() == (together(of_attempts, 16), together(of_pods, 21))
 
 
 def test_what_was_noted_down_is_folded_before_it_grows(monkeypatch: pytest.MonkeyPatch) -> None:

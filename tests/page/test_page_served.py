@@ -147,6 +147,16 @@ def test_attempts_a_second_are_differences_of_attempts(rayched: Commands, url: s
             samples.append(frames.until(lambda name, found: name == "status")[1]["sample"])
             counted = sum((b[1] or 0.0) * (b[0] - a[0]) for a, b in itertools.pairwise(samples[1:]))
         assert counted == pytest.approx(5, rel=0.02)
+        # How long they took is known where there were any.
+        for one in samples[1:]:
+            attempt_half, attempt_most, wait_half, wait_most = one[9:]
+            if one[1]:
+                assert 0 < attempt_half <= attempt_most < 60 and 0 < wait_half <= wait_most
+            else:
+                assert one[9:] == [None] * 4
+    status = rayched.client.scheduler_status()
+    for histogram in (status.attempt_durations, status.sli_durations):
+        assert sum(histogram.counts) == status.attempts["scheduled"]
 
 
 @pytest.mark.row("UI6")

@@ -151,7 +151,7 @@ def a_status(epoch: int, scheduled: int, **pending: int) -> GetSchedulerStatusRe
 @pytest.mark.row("UI9")
 def test_rates_are_differences_within_a_term() -> None:
     history = StatusHistory()
-    assert history.see(a_status(1, 100, active=4), 10.0) == [10.0, None, None, None, 4, 0, 0, 0, 0]
+    assert history.see(a_status(1, 100, active=4), 10.0) == [10.0, None, None, None, 4, 0, 0, 0, 0, None, None, None, None]
     assert history.see(a_status(1, 150), 12.0)[1:4] == [25.0, 0.0, 0.0]
     # Another leader counts from the beginning, and a scheduler that was replaced does too.
     assert history.see(a_status(2, 900), 13.0)[1] is None
@@ -164,6 +164,43 @@ def test_rates_are_differences_within_a_term() -> None:
     plain = history.plain()
     assert (len(plain["fine"]), len(plain["coarse"])) == (FINE_SAMPLES_MAX, COARSE_SAMPLES_MAX)
     assert len(json.dumps(plain)) < 64 << 10
+
+
+BOUNDS = (0.01, 0.02, 0.04)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "half", "nearly_all"),
+    [
+        # What is new lies evenly within its bucket.
+        ((0, 0, 0, 0), (10, 0, 0, 0), 0.005, 0.0099),
+        ((0, 0, 0, 0), (50, 50, 0, 0), 0.01, 0.0198),
+        ((50, 50, 0, 0), (50, 50, 10, 0), 0.03, 0.0398),
+        ((7, 7, 7, 0), (8, 7, 7, 1), 0.01, 0.04),
+        # Above all bounds no more is known than that.
+        ((0, 0, 0, 0), (0, 0, 0, 3), 0.04, 0.04),
+        # Nothing came.
+        ((5, 5, 5, 5), (5, 5, 5, 5), None, None),
+        ((), (), None, None),
+        # The one before was told by a replica that knows no durations.
+        ((), (10, 0, 0, 0), 0.005, 0.0099),
+        ((10, 0, 0, 0), (), None, None),
+    ],
+)
+@pytest.mark.row("UI9")
+def test_quantiles_are_of_what_came_since(
+    before: tuple[int, ...], after: tuple[int, ...], half: float | None, nearly_all: float | None
+) -> None:
+    history = StatusHistory()
+    for counts, at in ((before, 1.0), (after, 2.0)):
+        status = a_status(1, 100 + int(at))
+        for histogram in (status.attempt_durations, status.sli_durations):
+            histogram.bounds[:] = BOUNDS
+            histogram.counts[:] = counts
+        sample = history.see(status, at)
+    assert sample[9:] == [half, nearly_all, half, nearly_all]
+    # Another term is another scheduler, which counts from the beginning.
+    assert history.see(a_status(2, 0), 3.0)[9:] == [None] * 4
 
 
 @pytest.mark.row("UI6")

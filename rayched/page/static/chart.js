@@ -46,14 +46,43 @@ function crossHair(draw, span, height) {
   draw.stroke();
 }
 
-// `values`: [sample][layer], `times` of the samples; `span`: now, seconds, width, cursor.
-export function drawStack(canvas, times, values, span) {
+// Axes from 0 to at least the largest of what is known; `atY` places a value on them. `finish` last, over what is drawn.
+function axes(canvas, known, span) {
   const height = 120;
   const draw = frame(canvas, span.width, height);
   timeAxis(draw, { ...span, height });
-  const edges = stacked(values);
-  const end = niceEnd(Math.max(0, ...(edges.at(-1) ?? []).filter((value) => value !== null)));
+  const end = niceEnd(Math.max(0, ...known.filter((value) => value !== null)));
   const atY = (value) => height - BOTTOM - ((height - BOTTOM - TOP) * value) / end;
+  const finish = () => {
+    draw.fillStyle = colour("quiet");
+    draw.textAlign = "right";
+    draw.fillText(String(end), LEFT - 6, TOP + 6);
+    draw.fillText("0", LEFT - 6, height - BOTTOM - 6);
+    crossHair(draw, span, height);
+  };
+  return { draw, atY, finish };
+}
+
+// `values`: [sample][line], `times` of the samples; `span`: now, seconds, width, cursor. A value without neighbours is a dot.
+export function drawLines(canvas, times, values, span) {
+  const { draw, atY, finish } = axes(canvas, values.flat(), span);
+  (values[0] ?? []).forEach((_, line) => {
+    const those = values.map((row) => row[line]);
+    draw.strokeStyle = draw.fillStyle = colour(LAYER_COLOURS[line]);
+    for (const [from, to] of runs(those)) {
+      draw.beginPath();
+      for (let at = from; at <= to; at++) draw.lineTo(atX(times[at], span), atY(those[at]));
+      draw.stroke();
+      if (from === to) draw.fillRect(atX(times[from], span) - 1, atY(those[from]) - 1, 3, 3);
+    }
+  });
+  finish();
+}
+
+// The same of layers that stand on each other.
+export function drawStack(canvas, times, values, span) {
+  const edges = stacked(values);
+  const { draw, atY, finish } = axes(canvas, edges.at(-1) ?? [], span);
   for (let layer = edges.length - 1; layer >= 0; layer--) {
     draw.fillStyle = colour(LAYER_COLOURS[layer]);
     for (const [from, to] of runs(edges[layer])) {
@@ -64,11 +93,7 @@ export function drawStack(canvas, times, values, span) {
       draw.fill();
     }
   }
-  draw.fillStyle = colour("quiet");
-  draw.textAlign = "right";
-  draw.fillText(String(end), LEFT - 6, TOP + 6);
-  draw.fillText("0", LEFT - 6, height - BOTTOM - 6);
-  crossHair(draw, span, height);
+  finish();
 }
 
 // From and to of what is known without a gap.

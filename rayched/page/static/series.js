@@ -1,12 +1,13 @@
 // Samples of the scheduler over time, and what is drawn of them. Pure.
 
 export const RESULTS = ["scheduled", "unschedulable", "error"];
+export const LATENCIES = ["attempt p50", "attempt p99", "wait p50", "wait p99"];
 export const QUEUES = ["active", "backoff", "unschedulable", "gated", "in_flight"];
 const FINE_MAX = 300;
 const COARSE_MAX = 360;
 const COARSE_SECONDS = 10;
 
-// A sample: time, attempts a second by result (null: not known), pods by queue.
+// A sample: time, attempts a second by result (null: not known), pods by queue, seconds by quantile (null: no pod was bound).
 export class Samples {
   fine = [];
   coarse = [];
@@ -37,7 +38,9 @@ function push(ring, sample, most) {
 }
 
 export const attemptsOf = (sample) => sample.slice(1, 1 + RESULTS.length);
-export const pendingOf = (sample) => sample.slice(1 + RESULTS.length);
+export const pendingOf = (sample) => sample.slice(1 + RESULTS.length, 1 + RESULTS.length + QUEUES.length);
+// In milliseconds.
+export const latencyOf = (sample) => sample.slice(1 + RESULTS.length + QUEUES.length).map((seconds) => (seconds === null ? null : seconds * 1000));
 
 // Upper edges of layers that stand on each other, [layer][sample]; what is not known is null in all of them.
 export function stacked(values) {

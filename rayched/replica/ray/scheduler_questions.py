@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from rayched.actors.foreign_binding_calls import BINDINGS
 from rayched.actors.scheduler_actor import QUESTIONS
+from rayched.core.attempt_metrics import ATTEMPT_BUCKETS, SLI_BUCKETS
 from rayched.core.explaining import answer_of
 from rayched.replica.ray.actor_answers import awaited, unanswered, why
 from rayched.replica.ray.actor_set import ActorSet
@@ -20,6 +21,7 @@ from rayched.server.ports import NothingToExplain, NotLeading, NotRead, Question
 from rayched.v1.services_pb2 import (
     BindRequest,
     BindResponse,
+    DurationHistogram,
     ExplainRequest,
     ExplainResponse,
     GetAllocatedResourcesRequest,
@@ -67,6 +69,8 @@ class SchedulerQuestions:
             handover_seconds=status.handover_seconds,
             pool=pool_workers(tuple(actors.workers), status.pool, actors.places),
             events=status.events,
+            attempt_durations=DurationHistogram(bounds=ATTEMPT_BUCKETS, counts=status.attempt_durations),
+            sli_durations=DurationHistogram(bounds=SLI_BUCKETS, counts=status.sli_durations),
             pids={**self._own_pids(), **actors.pids},
         )
 

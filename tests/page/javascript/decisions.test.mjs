@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 import { dots, moments, segments, thenAndNow } from "../../../rayched/page/static/decision.js";
-import { Samples, attemptsOf, lanes, niceEnd, pauses, pendingOf, stacked } from "../../../rayched/page/static/series.js";
+import { Samples, attemptsOf, lanes, latencyOf, niceEnd, pauses, pendingOf, stacked } from "../../../rayched/page/static/series.js";
 
 const EXPLAINED = {
   nodes: 100,
@@ -65,6 +65,8 @@ test("samples are kept for an hour, and none twice", () => {
   assert.equal(samples.over(300, 4_999).length, 300);
   assert.ok(samples.over(3_600, 4_999).every((sample) => sample[0] >= 1_399));
   assert.deepEqual([attemptsOf(samples.fine[0]), pendingOf(samples.fine[0])], [[1, 0, 0], [1, 2, 3, 4, 5]]);
+  const sample = [7, 1, 0, 0, 1, 2, 3, 4, 5, 0.004, null, 0.01, 0.02];
+  assert.deepEqual([pendingOf(sample), latencyOf(sample)], [[1, 2, 3, 4, 5], [4, null, 10, 20]]);
 });
 
 test("layers stand on each other, and what is not known is a gap", () => {

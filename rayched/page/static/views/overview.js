@@ -1,15 +1,15 @@
 // Who leads, how full the room is, what is tried and what waits, on one time axis.
 
-import { LAYER_COLOURS, LEFT, atX, drawStack, drawTerms } from "../chart.js";
+import { LAYER_COLOURS, LEFT, atX, drawLines, drawStack, drawTerms } from "../chart.js";
 import { el, replace, setText } from "../dom.js";
 import { Figure } from "../figure.js";
-import { QUEUES, RESULTS, attemptsOf, pauses, pendingOf } from "../series.js";
+import { LATENCIES, QUEUES, RESULTS, attemptsOf, latencyOf, pauses, pendingOf } from "../series.js";
 import { VirtualTable } from "../table.js";
 import { age, amount, clockTime, share } from "../text.js";
 
 const SPANS = [["5 min", 300], ["1 h", 3600]];
 const RESOURCES = ["cpu", "memory", "pods"];
-const TILES = ["Leader", "Epoch", "Leads since", "Nodes ready", "Pods placed", "Pending", "Bindings/s"];
+const TILES = ["Leader", "Epoch", "Leads since", "Nodes ready", "Pods placed", "Pending", "Bindings/s", "Wait, p99"];
 
 export class OverviewView {
   command = "rayched leader; rayched status";
@@ -24,13 +24,15 @@ export class OverviewView {
     this.terms = new Figure("Who led", ["holder", "epoch", "since", "until", "pause after, ms"], () => this.#termRows());
     this.attempts = new Figure("Attempts a second", ["time", ...RESULTS], () => this.#sampleRows(attemptsOf));
     this.pending = new Figure("Pods that wait", ["time", ...QUEUES], () => this.#sampleRows(pendingOf));
+    this.latency = new Figure("Latency, ms", ["time", ...LATENCIES], () => this.#sampleRows(latencyOf));
     legend(this.attempts.legend, RESULTS);
+    legend(this.latency.legend, LATENCIES);
     legend(this.pending.legend, QUEUES);
     this.zones = el("div", { class: "zones" });
     this.room = new VirtualTable(["zone", "resource", "requested", "of", "not usable"], "Room by zone");
     const room = el("section", { class: "figure" }, el("h2", {}, "Room by zone"), legend(el("p", { class: "legend" }), ["used", "free", "not usable"], ["used", "free", "unusable"]), this.zones, el("details", {}, el("summary", {}, "table"), this.room.element));
-    root.append(tiles, el("p", { class: "choices", role: "group", "aria-label": "Time" }, this.spans), this.terms.element, this.attempts.element, this.pending.element, room);
-    this.figures = [this.terms, this.attempts, this.pending];
+    root.append(tiles, el("p", { class: "choices", role: "group", "aria-label": "Time" }, this.spans), this.terms.element, this.attempts.element, this.pending.element, this.latency.element, room);
+    this.figures = [this.terms, this.attempts, this.pending, this.latency];
     for (const figure of this.figures) {
       figure.canvas.addEventListener("pointermove", (event) => this.#point(event.offsetX));
       figure.canvas.addEventListener("pointerleave", () => this.#point(null));
@@ -75,6 +77,8 @@ export class OverviewView {
     tell("Pending", Object.values(status.pending).reduce((sum, count) => sum + count, 0));
     const rate = status.sample?.[1];
     tell("Bindings/s", rate === null || rate === undefined ? "..." : rate.toFixed(rate < 10 ? 1 : 0));
+    const waits = this.state.samples.over(60, this.state.now()).map((sample) => latencyOf(sample)[3]).filter((value) => value !== null);
+    tell("Wait, p99", waits.length ? `${waits.at(-1).toFixed(1)} ms` : "-");
   }
 
   #samples() {
@@ -88,6 +92,7 @@ export class OverviewView {
     drawTerms(this.terms.canvas, this.state.terms, { ...span, width: this.terms.width });
     drawStack(this.attempts.canvas, times, samples.map(attemptsOf), { ...span, width: this.attempts.width });
     drawStack(this.pending.canvas, times, samples.map(pendingOf), { ...span, width: this.pending.width });
+    drawLines(this.latency.canvas, times, samples.map(latencyOf), { ...span, width: this.latency.width });
     this.#tellCursor(samples, { ...span, width: this.attempts.width });
     this.figures.forEach((figure) => figure.refresh());
   }
@@ -102,6 +107,7 @@ export class OverviewView {
     }
     values(this.attempts.legend, near && attemptsOf(near).map((value) => (value === null ? "?" : value.toFixed(1))));
     values(this.pending.legend, near && pendingOf(near));
+    values(this.latency.legend, near && latencyOf(near).map((value) => (value === null ? "-" : value.toFixed(1))));
   }
 
   #termRows() {
