@@ -55,6 +55,22 @@ def test_two_headed_blocks_say_when() -> None:
     assert "  Result:      node-000, drawn among 7 with the same total" in told
 
 
+def test_the_pods_own_node_is_marked_and_comes_before_its_equals() -> None:
+    found = an_answer(30)
+    for verdict in found.verdicts[:20]:
+        verdict.total = 1000
+    found.node = "node-017"
+    told = lines(found)
+    heads = [word for line in told for word in line.split() if word.startswith("node-0")]
+    points = next(line.split() for line in told if line.startswith("  POINTS"))
+    assert points[1:3] == ["node-017*", "node-000"] and heads.count("node-017*") == 1
+    assert "  * The pod is on this node." in told
+    # A pod without a node, and one whose node is not among those that are shown.
+    for node in ("", "node-029", "elsewhere"):
+        found.node = node
+        assert not [line for line in lines(found) if "*" in line]
+
+
 def best_nodes(found: ExplainResponse) -> str:
     told = lines(found)
     first = next(number for number, line in enumerate(told) if line.startswith("  Best nodes:"))

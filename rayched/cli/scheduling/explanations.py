@@ -19,6 +19,8 @@ WIDTH: Final = 80
 NAMES_SHOWN: Final = 5
 _INDENT: Final = "  "
 _GAP: Final = 2
+_OWN: Final = "*"
+"""Behind the name of the node that the pod is on."""
 _UNBROKEN: Final = "\xa0"
 """A blank at which no line ends, while lines are made."""
 
@@ -36,6 +38,8 @@ class ExplanationPage:
         self._found = found
         self._waiting = waiting
         feasible = [one for one in found.verdicts if not one.rejections]
+        # The pod's own node comes first among its equals.
+        feasible.sort(key=lambda verdict: (-verdict.total, verdict.node != found.node))
         self._feasible = feasible[:shown]
         self._n_left_out = len(feasible) - len(self._feasible)
         self._rejected = [one for one in found.verdicts if one.rejections]
@@ -57,6 +61,8 @@ class ExplanationPage:
         yield from ("", f"If it were placed now (revision {found.revision})", *_block(self._now(), _INDENT))
         if self.has_scores:
             yield from ("", *self._scores())
+            if any(self._is_own(verdict) for verdict in self._feasible):
+                yield from ("", f"{_INDENT}{_OWN} The pod is on this node.")
             if self._n_left_out:
                 yield from ("", f"{_INDENT}{counted(self._n_left_out, 'more feasible node')} not shown; --nodes 0 shows all.")
         if self._rejected:
@@ -100,7 +106,11 @@ class ExplanationPage:
 
     def _column(self, verdict: NodeVerdict, plugins: Sequence[str]) -> list[str]:
         by_plugin = {score.plugin: score for score in verdict.scores}
-        return [shown(verdict.node), str(verdict.total), *(self._cell(by_plugin.get(plugin)) for plugin in plugins)]
+        name = shown(verdict.node) + _OWN * self._is_own(verdict)
+        return [name, str(verdict.total), *(self._cell(by_plugin.get(plugin)) for plugin in plugins)]
+
+    def _is_own(self, verdict: NodeVerdict) -> bool:
+        return bool(self._found.node) and verdict.node == self._found.node
 
     def _cell(self, score: PluginScore | None) -> str:
         if score is None:
