@@ -162,9 +162,9 @@ class SchedulerActor:
         basis: PlanBasis = self._ask_at_leisure(self._plan_basis)
         return basis
 
-    def allocated_resources(self, position: str) -> Allocated | None:
+    def allocated_resources(self, position: str, others: tuple[str, ...]) -> Allocated | None:
         """None: the cluster has not been read yet."""
-        found: Allocated | None = self._ask_at_leisure(lambda: self._allocated(position))
+        found: Allocated | None = self._ask_at_leisure(lambda: self._allocated(position, others))
         return found
 
     def explain(self, request: ExplainRequest) -> Explained:
@@ -345,11 +345,11 @@ class SchedulerActor:
         rows = tuple(core.snapshot.names[: core.snapshot.n_rows])
         return PlanBasis(core.term.leads, core.cache.revision, core.scheduler.draws(), rows)
 
-    def _allocated(self, position: str) -> Allocated | None:
+    def _allocated(self, position: str, others: tuple[str, ...]) -> Allocated | None:
         if not self._synced.is_set():
             return None
         core = self._core
-        return Allocated(core.cache.revision, allocated_rows(core.snapshot, self._incarnation, position))
+        return Allocated(core.cache.revision, allocated_rows(core.snapshot, self._incarnation, position, others))
 
     def _log_context(self) -> dict[str, int]:
         """On any thread."""

@@ -311,13 +311,14 @@ class AsyncClient(AsyncStreamingCalls, AsyncWorkloadCalls, AsyncEditingCalls, As
         return await self._transport.do(calls.bind(name, namespace, node, uid), timeout_seconds)
 
     async def allocated_resources(
-        self, position: str = "", *, timeout_seconds: float | None = None
+        self, position: str = "", *, resources: Iterable[str] = (), timeout_seconds: float | None = None
     ) -> GetAllocatedResourcesResponse:
         """What pods take up on each node, as the scheduler of the replica that answers has it, whether it leads or not.
 
         `position`: that of the last response, after which only nodes come where that changed; empty: nothing is known.
+        `resources`: others than cpu, memory and pods, at most 8; who asks for other ones than before begins without a position.
         """
-        return await self._transport.do(calls.allocated_resources(position), timeout_seconds)
+        return await self._transport.do(calls.allocated_resources(position, resources), timeout_seconds)
 
     async def plan_basis(self, *, timeout_seconds: float | None = None) -> GetPlanBasisResponse:
         """What of the leader's scheduler decides where all else is equal; any replica passes the question on."""

@@ -224,8 +224,9 @@ def explain(name: str, namespace: str, nodes: Iterable[str], limit: int) -> Unar
     return UnaryCall("Scheduling.Explain", request)
 
 
-def allocated_resources(position: str) -> UnaryCall[messages.GetAllocatedResourcesResponse]:
-    return UnaryCall("Scheduling.GetAllocatedResources", messages.GetAllocatedResourcesRequest(position=position))
+def allocated_resources(position: str, resources: Iterable[str]) -> UnaryCall[messages.GetAllocatedResourcesResponse]:
+    request = messages.GetAllocatedResourcesRequest(position=position, resources=resources)
+    return UnaryCall("Scheduling.GetAllocatedResources", request)
 
 
 def plan_basis() -> UnaryCall[messages.GetPlanBasisResponse]:

@@ -32,7 +32,7 @@ from rayched.client.errors import ApiError
 from rayched.client.watching import EventType
 from rayched.page.histories import LeaderTimeline, Sample, StatusHistory
 from rayched.page.recent_events import RecentEvents
-from rayched.page.usage_columns import Amounts3, UsageColumns
+from rayched.page.usage_columns import Amounts, UsageColumns
 from rayched.v1.core_pb2 import Event, Node
 from rayched.v1.services_pb2 import GetSchedulerStatusResponse
 
@@ -207,21 +207,22 @@ class ClusterFeed:
 
     async def _follow_allocated(self) -> None:
         """One look after another: an answer has all that is new, however much changed meanwhile."""
-        position = ""
-        everything: dict[str, Amounts3] | None = None
+        position, resources = "", self.usage.extended
+        everything: dict[str, Amounts] | None = None
         while True:
-            if self._node_went:
+            if self._node_went or resources != self.usage.extended:
                 # Nothing is told of nodes that are gone, so what is known of them would stay.
-                self._node_went, position = False, ""
+                self._node_went, position, resources = False, "", self.usage.extended
             try:
-                found = await self._client.allocated_resources(position, timeout_seconds=_ANSWER_SECONDS)
+                found = await self._client.allocated_resources(position, resources=resources, timeout_seconds=_ANSWER_SECONDS)
             except ApiError as error:
                 if error.code in _ABOUT_THE_READER:
                     raise
                 # Until somebody leads what is shown stays. That nobody answers is told by whoever follows the status.
                 await asyncio.sleep(USAGE_SECONDS)
                 continue
-            amounts = zip(found.nodes, zip(found.milli_cpu, found.memory_bytes, found.pods, strict=True), strict=True)
+            columns = (found.milli_cpu, found.memory_bytes, found.pods, *(column.amounts for column in found.others))
+            amounts = zip(found.nodes, zip(*columns, strict=True), strict=True)
             if found.begins_anew:
                 everything = {}
             if everything is None:

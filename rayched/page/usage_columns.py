@@ -5,7 +5,8 @@ columns as of a `sequence` gets the rows that changed since; after a node came, 
 and all columns are given anew.
 
 Shares are thousandths of what a node offers, rounded down, 1,000 at most. CPU is counted in thousandths of a core, memory in
-bytes. What pods request counts, as for the scheduler.
+bytes. What pods request counts, as for the scheduler. Behind cpu, memory and pods come the extended resources that nodes offer;
+a node that does not offer one has NOT_OFFERED there.
 
 Cost: a change of a node is O(1); `full` is O(nodes log nodes) after a node came or went, else O(nodes); `since` is linear in the
 rows that changed; `zones` is O(nodes) once after each change.
@@ -13,6 +14,7 @@ rows that changed; `zones` is O(nodes) once after each change.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -20,7 +22,7 @@ from typing import Any, Final
 from rayched.api import quantity
 from rayched.api.columns import node_status
 from rayched.api.names import ZONE_LABEL
-from rayched.api.resources import CPU, MEMORY, PODS
+from rayched.api.resources import CPU, MEMORY, PODS, is_extended
 from rayched.v1.core_pb2 import Node
 
 CORDONED: Final = 1
@@ -31,8 +33,15 @@ _OWN_TAINTS: Final = "node.kubernetes.io/"
 _KEEPS_AWAY: Final = ("NoSchedule", "NoExecute")
 _FULL: Final = 1_000
 
+NOT_OFFERED: Final = -1
+EXTENDED_MAX: Final = 8
+"""Extended resources that have columns, by name."""
+
 Amounts3 = tuple[int, int, int]
 """Of cpu, memory and pods."""
+Amounts = tuple[int, ...]
+"""Of cpu, memory and pods, and of extended resources in the order of `extended`."""
+_BASIC: Final = 3
 _NOTHING: Final = (0, 0, 0)
 
 
@@ -44,6 +53,8 @@ class _NodeShare:
     zone: str
     state: int
     offered: Amounts3
+    extended: Mapping[str, int]
+    """What it offers of extended resources."""
     row: int = -1
 
 
@@ -79,7 +90,11 @@ class UsageColumns:
     revision: int = 0
     """Everything up to it is in here."""
     _nodes: dict[str, _NodeShare] = field(default_factory=dict)
-    _allocated: dict[str, Amounts3] = field(default_factory=dict)
+    extended: tuple[str, ...] = ()
+    """Names of the extended resources that have columns. What pods take up of others is not known."""
+    _offering: Counter[str] = field(default_factory=Counter)
+    """How many nodes offer an extended resource."""
+    _allocated: dict[str, Amounts] = field(default_factory=dict)
     """By name of the node, known or not."""
     _changed: dict[str, int] = field(default_factory=dict)
     """Names by the sequence of their last change, the latest last."""
@@ -98,27 +113,42 @@ class UsageColumns:
         name = node.metadata.name
         zone = node.metadata.labels.get(ZONE_LABEL, "")
         before = self._nodes.get(name)
-        found = _NodeShare(name, zone, _state_of(node), _offered(node))
+        found = _NodeShare(name, zone, _state_of(node), _offered(node), _extended(node))
         if before is None or before.zone != zone:
             self._nodes[name] = found
             self._lay_out_anew()
-        elif (before.state, before.offered) != (found.state, found.offered):
-            before.state, before.offered = found.state, found.offered
+        elif (before.state, before.offered, before.extended) != (found.state, found.offered, found.extended):
+            found.row = before.row
+            self._nodes[name] = found
             self._touch(name)
+        self._offer(found.extended, before.extended if before is not None else {})
 
     def forget_node(self, name: str) -> None:
-        if self._nodes.pop(name, None) is not None:
+        found = self._nodes.pop(name, None)
+        if found is not None:
             self._changed.pop(name, None)
             self._lay_out_anew()
+            self._offer({}, found.extended)
 
-    def see_allocated(self, name: str, amounts: Amounts3) -> None:
+    def _offer(self, more: Mapping[str, int], less: Mapping[str, int]) -> None:
+        if more.keys() == less.keys():
+            return
+        self._offering.update(more.keys())
+        self._offering.subtract(less.keys())
+        self._offering = +self._offering
+        extended = tuple(sorted(self._offering)[:EXTENDED_MAX])
+        if extended != self.extended:
+            self.extended = extended
+            self._lay_out_anew()
+
+    def see_allocated(self, name: str, amounts: Amounts) -> None:
         """What pods take up on a node, whether it was seen yet or not."""
         if self._allocated.get(name, _NOTHING) != amounts:
             self._allocated[name] = amounts
             if name in self._nodes:
                 self._touch(name)
 
-    def see_all_allocated(self, amounts: Mapping[str, Amounts3]) -> None:
+    def see_all_allocated(self, amounts: Mapping[str, Amounts]) -> None:
         """The same of all nodes; on others pods take nothing up."""
         for name in self._allocated.keys() - amounts.keys():
             self.see_allocated(name, _NOTHING)
@@ -130,6 +160,8 @@ class UsageColumns:
         """To be told them anew; who knew something before gets all of it."""
         self._nodes.clear()
         self._changed.clear()
+        self._offering.clear()
+        self.extended = ()
         self._lay_out_anew()
 
     def _touch(self, name: str) -> None:
@@ -165,6 +197,7 @@ class UsageColumns:
             "memory": [row[2] for row in rows],
             "pods": [row[3] for row in rows],
             "state": [row[4] for row in rows],
+            "extended": {name: [row[place] for row in rows] for place, name in enumerate(self.extended, 5)},
         }
 
     def since(self, sequence: int) -> dict[str, Any] | None:
@@ -188,14 +221,18 @@ class UsageColumns:
             self._zones_at = self.sequence
         return self._zones
 
-    def allocated_on(self, name: str) -> Amounts3:
+    def allocated_on(self, name: str) -> Amounts:
         """What pods take up on a node."""
         return self._allocated.get(name, _NOTHING)
 
     def _row(self, share: _NodeShare) -> list[int]:
-        """Row, cpu, memory, pods, state."""
+        """Row, cpu, memory, pods, state, extended resources."""
         taken = self.allocated_on(share.name)
-        return [share.row, *(_thousandths(part, of) for part, of in zip(taken, share.offered, strict=True)), share.state]
+        row = [share.row, *(_thousandths(part, of) for part, of in zip(taken, share.offered, strict=False)), share.state]
+        for place, name in enumerate(self.extended, _BASIC):
+            part = taken[place] if place < len(taken) else 0
+            row.append(_thousandths(part, share.extended[name]) if name in share.extended else NOT_OFFERED)
+        return row
 
     def _added_up(self) -> tuple[ZoneTotals, ...]:
         found: dict[str, list[Any]] = {}
@@ -204,7 +241,7 @@ class UsageColumns:
             usable = not share.state & (CORDONED | NOT_READY)
             sums[0] += 1
             sums[1] += usable
-            for place, (part, of) in enumerate(zip(self.allocated_on(share.name), share.offered, strict=True)):
+            for place, (part, of) in enumerate(zip(self.allocated_on(share.name), share.offered, strict=False)):
                 sums[2][place] += part
                 sums[3][place] += of
                 if not usable:
@@ -236,3 +273,11 @@ def _offered(node: Node) -> Amounts3:
     cpu = quantity.milli_value(allocatable[CPU].string) if CPU in allocatable else 0
     memory, pods = (quantity.value(allocatable[name].string) if name in allocatable else 0 for name in (MEMORY, PODS))
     return cpu, memory, pods
+
+
+def _extended(node: Node) -> Mapping[str, int]:
+    found = {}
+    for name, amount in node.status.allocatable.items():
+        if is_extended(name) and (offered := quantity.value(amount.string)):
+            found[name] = offered
+    return found

@@ -8,6 +8,7 @@ Pure. Cost: linear in the rows that are given, at most ROWS_MAX, a copy of three
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -18,14 +19,14 @@ from rayched.snapshot.table import CPU, MEMORY, PODS, NodeTable
 
 ROWS_MAX: Final = 10_000
 """In one answer: with the longest names there are it is 2.6 MB."""
-_FOLLOWED: Final = [CPU, MEMORY, PODS]
+_ALWAYS: Final = (CPU, MEMORY, PODS)
 _DIGITS_MAX: Final = 20
 _ALL_GIVEN: Final = "-"
 
 
 @dataclass(frozen=True, slots=True)
 class AllocatedRows:
-    """Some nodes, and of each milli-CPU, bytes of memory and the number of its pods."""
+    """Some nodes, and of each milli-CPU, bytes of memory, the number of its pods, and other resources that were asked for."""
 
     position: str
     """After these."""
@@ -35,7 +36,7 @@ class AllocatedRows:
     """There are more already."""
     names: tuple[str, ...]
     amounts: ResourceTable
-    """Shape (3, names)."""
+    """Shape (3 + others, names)."""
 
 
 class _Position(NamedTuple):
@@ -45,15 +46,17 @@ class _Position(NamedTuple):
     row: int | None
 
 
-def allocated_rows(table: NodeTable, incarnation: str, position: str, rows_max: int = ROWS_MAX) -> AllocatedRows:
-    """What comes after a position. `incarnation` is the table's own, and no other's; it has no dot."""
+def allocated_rows(
+    table: NodeTable, incarnation: str, position: str, others: Sequence[str] = (), rows_max: int = ROWS_MAX
+) -> AllocatedRows:
+    """What comes after a position. `incarnation` is the table's own, and no other's; it has no dot. `others`: resources."""
     own = f"{incarnation}.{table.generation}"
     after, begins_anew = _read(position, own, table), False
     if after is not None and after.row is None:
         changed = table.usage_log.since(after.end)
         rows = None if changed is None else np.unique(np.array(changed, np.intp))
         if rows is not None and len(rows) <= rows_max:
-            return _answer(table, rows, f"{own}.{table.usage_log.end}.{_ALL_GIVEN}", begins_anew=False, more=False)
+            return _answer(table, rows, others, f"{own}.{table.usage_log.end}.{_ALL_GIVEN}", begins_anew=False, more=False)
         # So many that all of them are as well given anew.
         after = None
     if after is None:
@@ -63,13 +66,19 @@ def allocated_rows(table: NodeTable, incarnation: str, position: str, rows_max: 
     more = stop < table.n_rows
     rest = stop if more else _ALL_GIVEN
     rows = np.arange(begin, stop, dtype=np.intp)
-    return _answer(table, rows, f"{own}.{after.end}.{rest}", begins_anew=begins_anew, more=more)
+    return _answer(table, rows, others, f"{own}.{after.end}.{rest}", begins_anew=begins_anew, more=more)
 
 
-def _answer(table: NodeTable, rows: RowIndex, position: str, *, begins_anew: bool, more: bool) -> AllocatedRows:
+def _answer(
+    table: NodeTable, rows: RowIndex, others: Sequence[str], position: str, *, begins_anew: bool, more: bool
+) -> AllocatedRows:
     rows = rows[table.alive[rows]]
     names = tuple([table.names[row] for row in rows.tolist()])
-    return AllocatedRows(position, begins_anew, more, names, table.requested[_FOLLOWED][:, rows])
+    places = [*_ALWAYS, *(table.resources.get(name) for name in others)]
+    # A resource that the table does not know is taken up nowhere.
+    nothing = np.zeros(len(rows), np.int64)
+    amounts = np.stack([nothing if place is None else table.requested[place][rows] for place in places])
+    return AllocatedRows(position, begins_anew, more, names, amounts)
 
 
 def _read(text: str, own: str, table: NodeTable) -> _Position | None:

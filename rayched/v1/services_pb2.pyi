@@ -760,13 +760,15 @@ class GetPlanBasisResponse(_message.Message):
     def __init__(self, revision: _Optional[int] = ..., seed: _Optional[int] = ..., decisions: _Optional[int] = ..., search_start: _Optional[int] = ..., rows: _Optional[_Iterable[str]] = ..., configuration: _Optional[str] = ...) -> None: ...
 
 class GetAllocatedResourcesRequest(_message.Message):
-    __slots__ = ("position",)
+    __slots__ = ("position", "resources")
     POSITION_FIELD_NUMBER: _ClassVar[int]
+    RESOURCES_FIELD_NUMBER: _ClassVar[int]
     position: str
-    def __init__(self, position: _Optional[str] = ...) -> None: ...
+    resources: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, position: _Optional[str] = ..., resources: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class GetAllocatedResourcesResponse(_message.Message):
-    __slots__ = ("revision", "position", "begins_anew", "more", "nodes", "milli_cpu", "memory_bytes", "pods")
+    __slots__ = ("revision", "position", "begins_anew", "more", "nodes", "milli_cpu", "memory_bytes", "pods", "others")
     REVISION_FIELD_NUMBER: _ClassVar[int]
     POSITION_FIELD_NUMBER: _ClassVar[int]
     BEGINS_ANEW_FIELD_NUMBER: _ClassVar[int]
@@ -775,6 +777,7 @@ class GetAllocatedResourcesResponse(_message.Message):
     MILLI_CPU_FIELD_NUMBER: _ClassVar[int]
     MEMORY_BYTES_FIELD_NUMBER: _ClassVar[int]
     PODS_FIELD_NUMBER: _ClassVar[int]
+    OTHERS_FIELD_NUMBER: _ClassVar[int]
     revision: int
     position: str
     begins_anew: bool
@@ -783,7 +786,16 @@ class GetAllocatedResourcesResponse(_message.Message):
     milli_cpu: _containers.RepeatedScalarFieldContainer[int]
     memory_bytes: _containers.RepeatedScalarFieldContainer[int]
     pods: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, revision: _Optional[int] = ..., position: _Optional[str] = ..., begins_anew: _Optional[bool] = ..., more: _Optional[bool] = ..., nodes: _Optional[_Iterable[str]] = ..., milli_cpu: _Optional[_Iterable[int]] = ..., memory_bytes: _Optional[_Iterable[int]] = ..., pods: _Optional[_Iterable[int]] = ...) -> None: ...
+    others: _containers.RepeatedCompositeFieldContainer[AllocatedColumn]
+    def __init__(self, revision: _Optional[int] = ..., position: _Optional[str] = ..., begins_anew: _Optional[bool] = ..., more: _Optional[bool] = ..., nodes: _Optional[_Iterable[str]] = ..., milli_cpu: _Optional[_Iterable[int]] = ..., memory_bytes: _Optional[_Iterable[int]] = ..., pods: _Optional[_Iterable[int]] = ..., others: _Optional[_Iterable[_Union[AllocatedColumn, _Mapping]]] = ...) -> None: ...
+
+class AllocatedColumn(_message.Message):
+    __slots__ = ("resource", "amounts")
+    RESOURCE_FIELD_NUMBER: _ClassVar[int]
+    AMOUNTS_FIELD_NUMBER: _ClassVar[int]
+    resource: str
+    amounts: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, resource: _Optional[str] = ..., amounts: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class GetSchedulerStatusRequest(_message.Message):
     __slots__ = ("hops",)

@@ -118,6 +118,7 @@ MANY_NODES: Final = f"""async (count) => {{
   columns.take({{
     full: true, revision: 1, names: rows.map(row => `node-${{row}}`), zones: ['a', 'b', 'c', 'd'], zone: rows.map(row => row % 4),
     cpu: rows.map(row => (row * 37) % 1001), memory: rows.map(() => 0), pods: rows.map(() => 0), state: rows.map(() => 0),
+    extended: {{}},
   }});
   const map = new HeatMap(document.createElement('canvas'), columns);
   map.drawAll(1240);

@@ -51,7 +51,8 @@ class SeenColumns:
 
     def __init__(self) -> None:
         self.rows: dict[str, list[int]] = {}
-        """By node: cpu, memory, pods, state."""
+        """By node: cpu, memory, pods, state, extended resources."""
+        self.extended: list[str] = []
         self.zone: dict[str, str] = {}
         self.revision = 0
         self._names: list[str] = []
@@ -60,7 +61,9 @@ class SeenColumns:
         self.revision = message["revision"]
         if message.get("full"):
             self._names = message["names"]
-            columns = zip(message["cpu"], message["memory"], message["pods"], message["state"], strict=True)
+            self.extended = list(message["extended"])
+            others = message["extended"].values()
+            columns = zip(message["cpu"], message["memory"], message["pods"], message["state"], *others, strict=True)
             self.rows = dict(zip(self._names, map(list, columns), strict=True))
             self.zone = {name: message["zones"][at] for name, at in zip(self._names, message["zone"], strict=True)}
             return

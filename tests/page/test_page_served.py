@@ -115,6 +115,40 @@ def test_a_node_that_is_cordoned_changes_its_row_and_one_that_is_removed_all(ray
         assert next(iter(seen.rows)) == "node-000"
 
 
+@pytest.mark.row("UI10", "UI11")
+def test_an_extended_resource_of_a_node_is_a_column(rayched: Commands, url: str, namespace: str) -> None:
+    node = {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": "zzz"},
+        "status": {"capacity": {"cpu": "4", "pods": "5", "example.com/gpu": "4"}},
+    }
+    rayched.ok("apply", "-f", "-", stdin=json.dumps(node))
+    try:
+        with PageFrames(url, "usage") as frames:
+            seen = SeenColumns()
+            stream = iter(frames)
+            next(stream)
+            while seen.extended != ["example.com/gpu"]:
+                seen.take(next(stream)[1])
+            assert seen.rows["zzz"][4:] == [0] and seen.rows["node-000"][4:] == [-1]
+            one = {"example.com/gpu": "1"}
+            container = {"name": "main", "image": "registry.example/train:1", "resources": {"requests": one, "limits": one}}
+            # The node has no condition, so no pod is scheduled to it.
+            pod = {
+                "apiVersion": "v1",
+                "kind": "Pod",
+                "metadata": {"name": "trainer", "namespace": namespace},
+                "spec": {"nodeName": "zzz", "containers": [container]},
+            }
+            rayched.ok("apply", "-f", "-", stdin=json.dumps(pod))
+            while seen.rows["zzz"][4:] != [250]:
+                seen.take(next(stream)[1])
+    finally:
+        rayched.ok("delete", "pod", "trainer", "-n", namespace)
+        rayched.ok("delete", "node", "zzz")
+
+
 @pytest.mark.row("UI16", "UI39")
 def test_zones_are_told_by_their_totals(rayched: Commands, url: str) -> None:
     with PageFrames(url, "status") as frames:

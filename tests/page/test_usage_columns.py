@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rayched.page.assets import read_assets
-from rayched.page.usage_columns import CORDONED, NOT_READY, TAINTED, Amounts3, UsageColumns
+from rayched.page.usage_columns import CORDONED, EXTENDED_MAX, NOT_READY, TAINTED, Amounts3, UsageColumns
 from rayched.v1.core_pb2 import Node, NodeCondition, Taint
 from tests.page.streams import SeenColumns
 
@@ -92,6 +92,50 @@ def test_whatever_happens_readers_have_the_sums_of_what_is_there(steps: Sequence
     for zone in columns.zones():
         there = [allocated.get(name, (0, 0, 0)) for name, (its_zone, _) in nodes.items() if its_zone == zone.zone]
         assert zone.used == tuple(map(sum, zip(*there, strict=True)))
+
+
+def a_gpu_node(name: str, **offered: int) -> Node:
+    """With so many of each extended resource of example.com."""
+    node = a_node(name)
+    for resource, amount in offered.items():
+        node.status.allocatable[f"example.com/{resource}"].string = str(amount)
+    return node
+
+
+@pytest.mark.row("UI10")
+def test_extended_resources_that_nodes_offer_are_columns_too() -> None:
+    columns, seen, at = UsageColumns(), SeenColumns(), 0
+
+    def look() -> dict[str, list[int]]:
+        nonlocal at
+        if (news := columns.since(at)) is not None:
+            seen.take(json.loads(json.dumps(news)))
+        at = columns.sequence
+        return {name: row[4:] for name, row in seen.rows.items()}
+
+    columns.see_node(a_node("a"))
+    columns.see_node(a_gpu_node("b", gpu=4))
+    columns.see_node(a_gpu_node("c", gpu=8, nic=2))
+    assert columns.extended == ("example.com/gpu", "example.com/nic")
+    # What pods take up of them is not known yet.
+    columns.see_allocated("c", pods(1))
+    assert look() == {"a": [-1, -1], "b": [0, -1], "c": [0, 0]} and seen.extended == list(columns.extended)
+    columns.see_all_allocated({"a": (*pods(1), 0, 0), "b": (*pods(1), 3, 0), "c": (*pods(2), 2, 2)})
+    assert look() == {"a": [-1, -1], "b": [750, -1], "c": [250, 1000]}
+    columns.see_allocated("b", (*pods(1), 4, 0))
+    assert look()["b"] == [1000, -1]
+    # It has more of what is known, and then none of it.
+    columns.see_node(a_gpu_node("b", gpu=16))
+    assert look()["b"] == [250, -1]
+    columns.see_node(a_node("b"))
+    assert look()["b"] == [-1, -1]
+    columns.forget_node("c")
+    assert columns.extended == () and look() == {"a": [], "b": []}
+    # Of very many the first ones.
+    columns.see_node(a_gpu_node("d", **{f"r{number:02}": 1 for number in range(40)}))
+    assert columns.extended == tuple(f"example.com/r{number:02}" for number in range(EXTENDED_MAX))
+    columns.forget_nodes()
+    assert columns.extended == () and columns.full()["extended"] == {}
 
 
 @pytest.mark.row("UI14")

@@ -91,6 +91,21 @@ def test_what_pods_take_up_is_told_by_each_replica_whoever_leads(pair: tuple[Ser
                 assert caught.value.code.name == code and words in caught.value.message
 
 
+@pytest.mark.parametrize(
+    ("resources", "words"),
+    [
+        (["a.io/x"] * 9, "resources: found 9 names, allowed are 8"),
+        (["a.io/x", "b b"], 'resources: "b b" is not a valid key; allowed are'),
+        (["x" * 100_000], "resources: the name part of"),
+    ],
+)
+def test_resources_that_cannot_be_are_refused(pair: tuple[Serving, Serving], resources: list[str], words: str) -> None:
+    with Client(pair[0].address) as client, pytest.raises(ApiError) as caught:
+        client.allocated_resources(resources=resources)
+    assert caught.value.code.name == "INVALID_ARGUMENT" and caught.value.message.startswith(words)
+    assert len(caught.value.message) < 400
+
+
 def test_a_binding_of_another_scheduler_reaches_the_leader_and_its_refusal_comes_back(pair: tuple[Serving, Serving]) -> None:
     one, other = pair
     with Client(other.address, timeout_seconds=0.3) as client:

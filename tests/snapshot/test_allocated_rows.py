@@ -29,7 +29,7 @@ class Follower:
     def follow(self, table: NodeTable, rows_max: int = 100, between: object = None) -> None:
         """Until there is no more; `between` is called after each answer that is not the last one."""
         while True:
-            found = allocated_rows(table, OWN, self.position, rows_max)
+            found = allocated_rows(table, OWN, self.position, rows_max=rows_max)
             assert len(found.names) <= rows_max and found.amounts.shape == (3, len(found.names))
             if found.begins_anew:
                 self.known.clear()
@@ -104,12 +104,12 @@ def test_no_nodes_are_a_whole_answer() -> None:
 
 
 def test_a_position_tells_of_what_has_been_given_and_of_nothing_else(snapshot: Snapshot) -> None:
-    first = allocated_rows(snapshot, OWN, "", 2)
+    first = allocated_rows(snapshot, OWN, "", rows_max=2)
     assert (first.begins_anew, first.more, first.names) == (True, True, ("node-0", "node-1"))
-    second = allocated_rows(snapshot, OWN, first.position, 2)
+    second = allocated_rows(snapshot, OWN, first.position, rows_max=2)
     assert (second.begins_anew, second.more, second.names) == (False, False, ("node-2",))
     # Whoever asks again gets the same again.
-    again = allocated_rows(snapshot, OWN, first.position, 2)
+    again = allocated_rows(snapshot, OWN, first.position, rows_max=2)
     assert (again.names, again.position) == (second.names, second.position)
     assert np.array_equal(again.amounts, second.amounts)
 
@@ -140,3 +140,13 @@ def test_of_what_is_no_position_all_nodes_come(snapshot: Snapshot, text: str) ->
     found = allocated_rows(snapshot, OWN, text)
     assert (found.begins_anew, found.more, len(found.names)) == (True, False, 3)
     assert len(found.position) < 64
+
+
+def test_resources_that_are_asked_for_come_behind_the_others() -> None:
+    table = Snapshot()
+    for name in ("a", "b"):
+        table.add_node(a_node(name, {"cpu": "4", "pods": "9", "example.com/gpu": "8"}))
+    table.bind("first", TEMPLATES.intern(a_pod({"cpu": "1", "example.com/gpu": "3"})), "b")
+    found = allocated_rows(table, OWN, "", ("nobody.io/has-it", "example.com/gpu", "memory"))
+    assert found.amounts.T.tolist() == [[0, 0, 0, 0, 0, 0], [1_000, 0, 1, 0, 3, 0]]
+    assert allocated_rows(table, OWN, found.position, ("example.com/gpu",)).amounts.shape == (4, 0)

@@ -14,6 +14,10 @@ export class NodeColumns {
   memory = [];
   pods = [];
   state = [];
+  // Of extended resources, by name; -1 where a node offers none.
+  extended = {};
+  // Those of which shares are known.
+  resources = [...SHARES];
   revision = 0;
   #rowOf = new Map();
 
@@ -25,15 +29,18 @@ export class NodeColumns {
   take(message) {
     this.revision = message.revision;
     if (message.full) {
-      for (const name of ["names", "zones", "zone", "state", ...SHARES]) this[name] = message[name];
+      for (const name of ["names", "zones", "zone", "state", "extended", ...SHARES]) this[name] = message[name];
+      this.resources = [...SHARES, ...Object.keys(this.extended)];
       this.#rowOf = new Map(this.names.map((name, row) => [name, row]));
       return null;
     }
-    for (const [row, cpu, memory, pods, state] of message.rows) {
+    const others = Object.values(this.extended);
+    for (const [row, cpu, memory, pods, state, ...extended] of message.rows) {
       this.cpu[row] = cpu;
       this.memory[row] = memory;
       this.pods[row] = pods;
       this.state[row] = state;
+      extended.forEach((value, place) => (others[place][row] = value));
     }
     return message.rows.map(([row]) => row);
   }
@@ -42,9 +49,12 @@ export class NodeColumns {
     return this.#rowOf.get(name);
   }
 
-  // Thousandths of a resource; "fullest": of the one of which there is most taken.
+  // Thousandths of a resource, -1 where the node has none; "fullest": of the one of which there is most taken.
   value(row, by) {
-    return by === "fullest" ? Math.max(this.cpu[row], this.memory[row], this.pods[row]) : this[by][row];
+    if (by !== "fullest") return (SHARES.includes(by) ? this[by] : this.extended[by])?.[row] ?? -1;
+    let most = -1;
+    for (const name of this.resources) most = Math.max(most, this.value(row, name));
+    return most;
   }
 
   // Rows of each zone, by name, or those with most taken first.
@@ -60,7 +70,10 @@ export class NodeColumns {
   // How many of these rows have 0-10 %, 10-20 %, ... taken; what is full counts in the last one.
   histogram(rows, by) {
     const found = new Array(TENTHS).fill(0);
-    for (const row of rows) found[Math.min(TENTHS - 1, Math.trunc(this.value(row, by) / 100))]++;
+    for (const row of rows) {
+      const value = this.value(row, by);
+      if (value >= 0) found[Math.min(TENTHS - 1, Math.trunc(value / 100))]++;
+    }
     return found;
   }
 }

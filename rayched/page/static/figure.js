@@ -7,11 +7,12 @@ import { VirtualTable } from "./table.js";
 const figures = new Set();
 
 export class Figure {
-  // `rows`: gives the rows of the table of what is drawn now.
+  // `rows`: gives the rows of the table of what is drawn now. `headings`: texts, or what gives them.
   constructor(title, headings, rows) {
     this.rows = rows;
+    this.headings = typeof headings === "function" ? headings : () => headings;
     this.canvas = el("canvas", { role: "img", "aria-label": title });
-    this.table = new VirtualTable(headings, title);
+    this.table = new VirtualTable(this.headings(), title);
     this.turn = el("button", { type: "button", "aria-pressed": "false", onclick: () => this.toggle() }, "table");
     this.copy = el("button", { type: "button", onclick: () => this.#copy() }, "copy as CSV");
     this.tools = el("span", { class: "tools" }, this.turn, this.copy);
@@ -40,11 +41,11 @@ export class Figure {
 
   // Whoever draws the picture calls it after: the table shows the same.
   refresh() {
-    if (this.isTable) this.table.show(this.rows());
+    if (this.isTable) this.table.show(this.rows(), this.headings());
   }
 
   csv() {
-    this.table.show(this.rows());
+    this.table.show(this.rows(), this.headings());
     return csv(this.table.plain());
   }
 

@@ -93,13 +93,15 @@ export class HeatMap {
     if (!place) return;
     const draw = this.#draw;
     const { x, y, size } = place;
-    const rgb = heat(this.columns.value(row, this.by));
+    const value = this.columns.value(row, this.by);
+    // A node that offers none of it has no colour of the scale.
+    const fill = value < 0 ? colour("line") : css(heat(value));
     const side = size > 4 ? size - 1 : size;
     draw.clearRect(x, y, size, size);
     draw.globalAlpha = this.lit && !this.lit.has(row) ? FADED : 1;
-    draw.fillStyle = css(rgb);
+    draw.fillStyle = fill;
     draw.fillRect(x, y, side, side);
-    if (this.columns.state[row]) this.#mark(row, x, y, side, ink(rgb));
+    if (this.columns.state[row]) this.#mark(row, x, y, side, value < 0 ? colour("ink") : ink(heat(value)));
     if (this.#glow.has(row) && size >= MARKED_MIN) {
       draw.strokeStyle = colour("glow");
       draw.lineWidth = 2;

@@ -19,6 +19,7 @@ from rayched.replica.ray.foreign_bindings import binding_response, wanted_bindin
 from rayched.replica.ray.pool_status import pool_workers
 from rayched.server.ports import NothingToExplain, NotLeading, NotRead, QuestionFailed
 from rayched.v1.services_pb2 import (
+    AllocatedColumn,
     BindRequest,
     BindResponse,
     DurationHistogram,
@@ -87,11 +88,13 @@ class SchedulerQuestions:
 
     async def allocated_resources(self, request: GetAllocatedResourcesRequest) -> GetAllocatedResourcesResponse:
         _, found = await self._answer_of(
-            lambda scheduler: scheduler.allocated_resources.options(concurrency_group=QUESTIONS), request.position
+            lambda scheduler: scheduler.allocated_resources.options(concurrency_group=QUESTIONS),
+            request.position,
+            tuple(request.resources),
         )
         if found is None:
             raise NotRead
-        milli_cpu, memory_bytes, pods = found.rows.amounts.tolist()
+        milli_cpu, memory_bytes, pods, *others = found.rows.amounts.tolist()
         return GetAllocatedResourcesResponse(
             revision=found.revision,
             position=found.rows.position,
@@ -101,6 +104,9 @@ class SchedulerQuestions:
             milli_cpu=milli_cpu,
             memory_bytes=memory_bytes,
             pods=pods,
+            others=[
+                AllocatedColumn(resource=name, amounts=amounts) for name, amounts in zip(request.resources, others, strict=True)
+            ],
         )
 
     async def explain(self, request: ExplainRequest) -> ExplainResponse:

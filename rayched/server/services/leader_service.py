@@ -15,6 +15,7 @@ import grpc
 import grpc.aio
 from google.protobuf.message import Message
 
+from rayched.api.names import qualified_fault
 from rayched.pki.client_credentials import ClientCertificate
 from rayched.server.errors import ApiFailure, Code, ask_the_leader, invalid, over_limit, unavailable
 from rayched.server.ports import (
@@ -49,6 +50,8 @@ from rayched.v1.services_pb2 import (
 
 HOPS_MAX: Final = 3
 QUEUE_LIMIT_MAX: Final = 2_000
+RESOURCES_MAX: Final = 8
+"""Asked for besides cpu, memory and pods."""
 _FORWARD_SECONDS: Final = 2.5
 _FORWARD_BINDING_SECONDS: Final = 10.0
 """It is written before it is answered."""
@@ -119,6 +122,11 @@ class SchedulingService:
         return await self._answer("GetPlanBasis", request, call, self._scheduler.plan_basis, GetPlanBasisResponse)
 
     async def get_allocated_resources(self, request: GetAllocatedResourcesRequest, _: Call) -> GetAllocatedResourcesResponse:
+        if len(request.resources) > RESOURCES_MAX:
+            raise invalid(f"resources: found {len(request.resources)} names, allowed are {RESOURCES_MAX}")
+        for name in request.resources:
+            if problem := qualified_fault(name):
+                raise invalid(f"resources: {problem}")
         try:
             return await self._scheduler.allocated_resources(request)
         except NotRead:

@@ -17,6 +17,7 @@ function columns(nodes, zones = 3) {
     memory: rows.map((row) => (row * 13) % 1001),
     pods: rows.map(() => 0),
     state: rows.map(() => 0),
+    extended: {},
   });
   return found;
 }
@@ -30,9 +31,25 @@ test("rows that changed take the place of what they were", () => {
 
 test("all columns anew give rows other numbers", () => {
   const found = columns(3, 1);
-  const again = { full: true, revision: 3, names: ["a", "b"], zones: ["z"], zone: [0, 0], cpu: [1, 2], memory: [0, 0], pods: [0, 0], state: [0, 0] };
+  const again = { full: true, revision: 3, names: ["a", "b"], zones: ["z"], zone: [0, 0], cpu: [1, 2], memory: [0, 0], pods: [0, 0], state: [0, 0], extended: {} };
   assert.equal(found.take(again), null);
   assert.deepEqual([found.rowOf("b"), found.rowOf("node-000000"), found.length], [1, undefined, 2]);
+});
+
+test("extended resources are columns, and a node that offers none of one has none of its colour", () => {
+  const found = columns(3, 1);
+  const shares = { cpu: [1, 2, 3], memory: [0, 0, 0], pods: [0, 0, 0], state: [0, 0, 0] };
+  found.take({ full: true, revision: 3, names: ["a", "b", "c"], zones: ["z"], zone: [0, 0, 0], ...shares, extended: { "x.io/gpu": [500, -1, 0], "x.io/nic": [-1, -1, 900] } });
+  assert.deepEqual(found.resources, ["cpu", "memory", "pods", "x.io/gpu", "x.io/nic"]);
+  assert.deepEqual([0, 1, 2].map((row) => found.value(row, "x.io/gpu")), [500, -1, 0]);
+  assert.deepEqual([0, 1, 2].map((row) => found.value(row, "fullest")), [500, 2, 900]);
+  assert.deepEqual(found.histogram([0, 1, 2], "x.io/gpu"), [1, 0, 0, 0, 0, 1, 0, 0, 0, 0]);
+  found.take({ revision: 4, rows: [[0, 7, 8, 9, 0, 750, -1], [1, 2, 0, 0, 0, -1, -1]] });
+  assert.deepEqual([found.value(0, "x.io/gpu"), found.value(0, "x.io/nic"), found.value(1, "x.io/gpu"), found.cpu[0]], [750, -1, -1, 7]);
+  assert.equal(found.value(0, "nothing that there is"), -1);
+  // Nobody offers them any more.
+  found.take({ full: true, revision: 5, names: ["a"], zones: ["z"], zone: [0], cpu: [1], memory: [0], pods: [0], state: [0], extended: {} });
+  assert.deepEqual([found.resources.length, found.value(0, "x.io/gpu"), found.value(0, "fullest")], [3, -1, 1]);
 });
 
 test("a histogram sums to the rows of its zone, and what is full is in its last tenth", () => {

@@ -2,13 +2,12 @@
 
 import { ask } from "../api.js";
 import { el, replace, setText } from "../dom.js";
-import { SHARES, stateWords } from "../columns.js";
+import { stateWords } from "../columns.js";
 import { Figure } from "../figure.js";
 import { HeatMap } from "../heatmap.js";
 import { address } from "../route.js";
 import { counted, share } from "../text.js";
 
-const BY = [["cpu", "cpu"], ["memory", "memory"], ["pods", "pods"], ["fullest", "fullest of them"]];
 const ORDERS = [["name", "by name"], ["use", "by use"]];
 const SELECTOR = /[=!(),\s]/;
 
@@ -18,15 +17,16 @@ export class NodesView {
   constructor(root, state, route) {
     this.state = state;
     this.query = { by: "cpu", order: "name", select: "", pod: "", rejected: "", ...route.query };
-    if (!BY.some(([name]) => name === this.query.by)) this.query.by = "cpu";
     this.command = this.query.select && SELECTOR.test(this.query.select) ? `rayched get nodes -l '${this.query.select}'` : "rayched status; rayched get nodes -o wide";
-    this.figure = new Figure("Nodes", ["node", "zone", "state", "cpu", "memory", "pods"], () => this.#rows());
+    this.headings = ["node", "zone", "state", ...state.columns.resources];
+    this.choices = el("span", { role: "group", "aria-label": "by" });
+    this.figure = new Figure("Nodes", () => this.headings, () => this.#rows());
     this.map = new HeatMap(this.figure.canvas, state.columns);
     Object.assign(this.map, { by: this.query.by, order: this.query.order });
     this.hover = el("output", { class: "hover" }, "");
     this.lit = el("span", { class: "quiet" }, "");
     this.field = el("input", { type: "search", name: "select", value: this.query.select, placeholder: "disktype=ssd, or part of a name", "aria-label": "Label selector, or part of a name" });
-    const form = el("form", { class: "choices", onsubmit: (event) => this.#select(event) }, this.#buttons("by", BY), this.#buttons("order", ORDERS), this.field, this.lit);
+    const form = el("form", { class: "choices", onsubmit: (event) => this.#select(event) }, this.choices, el("span", { role: "group", "aria-label": "order" }, this.#links("order", ORDERS)), this.field, this.lit);
     replace(this.figure.legend, el("span", { class: "ramp" }), "empty to full; strokes: cordoned; cross: not ready; corner: tainted");
     root.append(form, this.figure.element, this.hover);
     this.figure.canvas.addEventListener("pointermove", (event) => this.#tellHover(event));
@@ -50,6 +50,7 @@ export class NodesView {
   }
 
   #all() {
+    this.#drawChoices();
     this.map.lit = this.names ? new Set(this.names.map((name) => this.state.columns.rowOf(name)).filter((row) => row !== undefined)) : null;
     if (this.matches) this.map.lit = new Set(this.state.columns.names.flatMap((name, row) => (name.includes(this.matches) ? [row] : [])));
     const said = this.map.lit ? `${counted(this.map.lit.size, "node")} lit${this.#said}` : this.#said;
@@ -77,8 +78,17 @@ export class NodesView {
     this.#all();
   }
 
-  #buttons(key, choices) {
-    return el("span", { role: "group", "aria-label": key }, choices.map(([value, text]) => el("a", { class: "choice", href: address("nodes", [], { ...this.query, [key]: value }), "aria-current": this.query[key] === value ? "true" : undefined }, text)));
+  #links(key, choices) {
+    return choices.map(([value, text]) => el("a", { class: "choice", href: address("nodes", [], { ...this.query, [key]: value }), "aria-current": (key === "by" ? this.map.by : this.query[key]) === value ? "true" : undefined }, text));
+  }
+
+  // What nodes offer decides what they can be coloured by.
+  #drawChoices() {
+    const { resources } = this.state.columns;
+    const by = [...resources.map((name) => [name, name]), ["fullest", "fullest of them"]];
+    this.map.by = by.some(([name]) => name === this.query.by) ? this.query.by : "cpu";
+    this.headings = ["node", "zone", "state", ...resources];
+    replace(this.choices, this.#links("by", by));
   }
 
   #select(event) {
@@ -97,7 +107,7 @@ export class NodesView {
 
   describe(row) {
     const { columns } = this.state;
-    const shares = SHARES.map((name) => `${name} ${share(columns[name][row])}`).join(", ");
+    const shares = columns.resources.filter((name) => columns.value(row, name) >= 0).map((name) => `${name} ${share(columns.value(row, name))}`).join(", ");
     return `${columns.names[row]}: ${shares}, ${stateWords(columns.state[row])}`;
   }
 
@@ -109,6 +119,10 @@ export class NodesView {
   #rows() {
     const { columns } = this.state;
     const rows = columns.rowsByZone(this.map.by, this.map.order).flat();
-    return rows.map((row) => [{ text: columns.names[row], href: address("node", [columns.names[row]]) }, columns.zones[columns.zone[row]], stateWords(columns.state[row]), ...SHARES.map((name) => columns[name][row] / 10)]);
+    return rows.map((row) => [{ text: columns.names[row], href: address("node", [columns.names[row]]) }, columns.zones[columns.zone[row]], stateWords(columns.state[row]), ...columns.resources.map((name) => tenths(columns.value(row, name)))]);
   }
+}
+
+function tenths(value) {
+  return value < 0 ? null : value / 10;
 }
