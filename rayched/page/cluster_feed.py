@@ -218,8 +218,11 @@ class ClusterFeed:
             except ApiError as error:
                 if error.code in _ABOUT_THE_READER:
                     raise
-                # Until somebody leads what is shown stays. That nobody answers is told by whoever follows the status.
+                # What is shown stays. That nobody answers is told by whoever follows the status.
                 await asyncio.sleep(USAGE_SECONDS)
+                continue
+            if resources != self.usage.extended:
+                # What came is in the order of other columns.
                 continue
             columns = (found.milli_cpu, found.memory_bytes, found.pods, *(column.amounts for column in found.others))
             amounts = zip(found.nodes, zip(*columns, strict=True), strict=True)

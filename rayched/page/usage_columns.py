@@ -88,7 +88,7 @@ class UsageColumns:
 
     sequence: int = 0
     revision: int = 0
-    """Everything up to it is in here."""
+    """Of what pods take up: everything up to it is in here."""
     _nodes: dict[str, _NodeShare] = field(default_factory=dict)
     extended: tuple[str, ...] = ()
     """Names of the extended resources that have columns. What pods take up of others is not known."""
@@ -139,6 +139,8 @@ class UsageColumns:
         extended = tuple(sorted(self._offering)[:EXTENDED_MAX])
         if extended != self.extended:
             self.extended = extended
+            # What is known of extended resources is in the order of the former ones.
+            self._allocated = {name: amounts[:_BASIC] for name, amounts in self._allocated.items()}
             self._lay_out_anew()
 
     def see_allocated(self, name: str, amounts: Amounts) -> None:

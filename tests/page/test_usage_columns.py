@@ -124,6 +124,12 @@ def test_extended_resources_that_nodes_offer_are_columns_too() -> None:
     assert look() == {"a": [-1, -1], "b": [750, -1], "c": [250, 1000]}
     columns.see_allocated("b", (*pods(1), 4, 0))
     assert look()["b"] == [1000, -1]
+    # Another resource is before the others: what is known of these is not taken for what is known of it.
+    columns.see_node(a_gpu_node("d", fpga=2, nic=1))
+    assert look()["b"] == [-1, 0, -1] and look()["c"] == [-1, 0, 0]
+    columns.forget_node("d")
+    columns.see_allocated("b", (*pods(1), 4, 0))
+    assert look()["b"] == [1000, -1]
     # It has more of what is known, and then none of it.
     columns.see_node(a_gpu_node("b", gpu=16))
     assert look()["b"] == [250, -1]
