@@ -18,11 +18,12 @@ export class NodesView {
     this.state = state;
     this.query = { by: "cpu", order: "name", select: "", pod: "", rejected: "", ...route.query };
     this.command = this.query.select && SELECTOR.test(this.query.select) ? `rayched get nodes -l '${this.query.select}'` : "rayched status; rayched get nodes -o wide";
-    this.headings = ["node", "zone", "state", ...state.columns.resources];
+    this.headings = [];
     this.choices = el("span", { role: "group", "aria-label": "by" });
     this.figure = new Figure("Nodes", () => this.headings, () => this.#rows());
     this.map = new HeatMap(this.figure.canvas, state.columns);
-    Object.assign(this.map, { by: this.query.by, order: this.query.order });
+    this.map.order = this.query.order;
+    this.#drawChoices();
     this.hover = el("output", { class: "hover" }, "");
     this.lit = el("span", { class: "quiet" }, "");
     this.field = el("input", { type: "search", name: "select", value: this.query.select, placeholder: "disktype=ssd, or part of a name", "aria-label": "Label selector, or part of a name" });
@@ -85,9 +86,12 @@ export class NodesView {
   // What nodes offer decides what they can be coloured by.
   #drawChoices() {
     const { resources } = this.state.columns;
+    const headings = ["node", "zone", "state", ...resources];
+    // Whoever has the focus on a choice keeps it while nodes come and go.
+    if (headings.join() === this.headings.join()) return;
+    this.headings = headings;
     const by = [...resources.map((name) => [name, name]), ["fullest", "fullest of them"]];
     this.map.by = by.some(([name]) => name === this.query.by) ? this.query.by : "cpu";
-    this.headings = ["node", "zone", "state", ...resources];
     replace(this.choices, this.#links("by", by));
   }
 
