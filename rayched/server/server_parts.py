@@ -42,6 +42,7 @@ from rayched.server.services.leader_service import LeadershipService, Scheduling
 from rayched.server.services.node_service import NodeService
 from rayched.server.services.node_streams import NodeStreams
 from rayched.server.services.reflection_service import REFLECTION, ReflectionService
+from rayched.server.services.replica_state import replica_state
 from rayched.server.services.stream_services import streaming_services
 from rayched.server.services.submission_service import SubmissionService
 from rayched.server.services.watch_service import WatchService, WatchSource
@@ -53,6 +54,7 @@ from rayched.store.calls import Deadlines
 from rayched.store.entries import Change
 from rayched.store.io.async_client import AsyncStoreClient
 from rayched.store.keys import ObjectKey
+from rayched.v1.services_pb2 import ReplicaState
 
 SERVED: Final[Mapping[str, ServiceDescriptor]] = {**DESCRIPTORS, "Health": HEALTH, "ServerReflection": REFLECTION}
 """Services by name: those of the API, and what gRPC's own tools ask for."""
@@ -118,6 +120,7 @@ class ServerParts:
     """Of one server. Create and close it in its event loop."""
 
     def __init__(self, options: ServerOptions, leadership: LeadershipPort, scheduler: SchedulerPort, health: Health) -> None:
+        self._options = options
         self.ready = asyncio.Event()
         self._channel = open_aio_channel(options.etcd_endpoints)
         self.gate = gate = WriteGate()
@@ -138,7 +141,7 @@ class ServerParts:
         deleter = Deleter(self.objects)
         self.watch = WatchService(self.sources, encoder, options.watch)
         self.streams = NodeStreams(self.objects, hub)
-        self.leadership = LeadershipService(leadership, options.version, options.problems)
+        self.leadership = LeadershipService(leadership, options.version, self._state, options.problems)
         self.services: dict[str, object] = {
             "Submission": SubmissionService(self.objects, admission, creator, deleter, guard),
             "Eviction": EvictionService(self.objects, deleter),
@@ -158,6 +161,9 @@ class ServerParts:
         """Of the system's, as the hub knows them; from any thread."""
         hub = self.sources.cluster().feed.hub
         return [name for name in SYSTEM_NAMESPACES if hub.find(ObjectKey(NAMESPACE.name, "", name)) is None]
+
+    def _state(self) -> ReplicaState:
+        return replica_state(self.sources.cluster().feed.hub.revision, self._options.tls, time.time())
 
     def metrics(self) -> list[Metric]:
         counted = api_metrics(self.creator.counts, self.watch.streams, self.sources.cluster().feed.hub, self.gate)

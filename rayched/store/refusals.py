@@ -24,6 +24,13 @@ for _op in ("bind", "group", "preempt", "status", "event", "nodes", "budget", "g
 log = logging.getLogger("rayched.replica")
 
 
+def fenced_writes() -> dict[str, int]:
+    """How many there were since the process began, by what they were for; those that there were none of are left out."""
+    (family,) = FENCED_WRITES.collect()
+    counted = {one.labels["op"]: int(one.value) for one in family.samples if one.name.endswith("_total")}
+    return {op: count for op, count in counted.items() if count}
+
+
 def count_fenced_among(op: str, outcomes: Iterable[Outcome]) -> int:
     """Counts those of the outcomes that are refusals, and returns how many they are."""
     fenced = sum(isinstance(outcome, Fenced) for outcome in outcomes)

@@ -539,7 +539,7 @@ class GetLeaderRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class GetLeaderResponse(_message.Message):
-    __slots__ = ("holder", "address", "epoch", "transitions", "acquired_at_ms", "renewed_at_ms", "lease_duration_ms", "answered_by", "version", "stands_for_election", "problems")
+    __slots__ = ("holder", "address", "epoch", "transitions", "acquired_at_ms", "renewed_at_ms", "lease_duration_ms", "answered_by", "version", "stands_for_election", "problems", "replica")
     HOLDER_FIELD_NUMBER: _ClassVar[int]
     ADDRESS_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
@@ -551,6 +551,7 @@ class GetLeaderResponse(_message.Message):
     VERSION_FIELD_NUMBER: _ClassVar[int]
     STANDS_FOR_ELECTION_FIELD_NUMBER: _ClassVar[int]
     PROBLEMS_FIELD_NUMBER: _ClassVar[int]
+    REPLICA_FIELD_NUMBER: _ClassVar[int]
     holder: str
     address: str
     epoch: int
@@ -562,7 +563,27 @@ class GetLeaderResponse(_message.Message):
     version: str
     stands_for_election: bool
     problems: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, holder: _Optional[str] = ..., address: _Optional[str] = ..., epoch: _Optional[int] = ..., transitions: _Optional[int] = ..., acquired_at_ms: _Optional[int] = ..., renewed_at_ms: _Optional[int] = ..., lease_duration_ms: _Optional[int] = ..., answered_by: _Optional[str] = ..., version: _Optional[str] = ..., stands_for_election: _Optional[bool] = ..., problems: _Optional[_Iterable[str]] = ...) -> None: ...
+    replica: ReplicaState
+    def __init__(self, holder: _Optional[str] = ..., address: _Optional[str] = ..., epoch: _Optional[int] = ..., transitions: _Optional[int] = ..., acquired_at_ms: _Optional[int] = ..., renewed_at_ms: _Optional[int] = ..., lease_duration_ms: _Optional[int] = ..., answered_by: _Optional[str] = ..., version: _Optional[str] = ..., stands_for_election: _Optional[bool] = ..., problems: _Optional[_Iterable[str]] = ..., replica: _Optional[_Union[ReplicaState, _Mapping]] = ...) -> None: ...
+
+class ReplicaState(_message.Message):
+    __slots__ = ("revision", "memory_bytes", "certificate_seconds_left", "fenced_writes")
+    class FencedWritesEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: int
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[int] = ...) -> None: ...
+    REVISION_FIELD_NUMBER: _ClassVar[int]
+    MEMORY_BYTES_FIELD_NUMBER: _ClassVar[int]
+    CERTIFICATE_SECONDS_LEFT_FIELD_NUMBER: _ClassVar[int]
+    FENCED_WRITES_FIELD_NUMBER: _ClassVar[int]
+    revision: int
+    memory_bytes: int
+    certificate_seconds_left: float
+    fenced_writes: _containers.ScalarMap[str, int]
+    def __init__(self, revision: _Optional[int] = ..., memory_bytes: _Optional[int] = ..., certificate_seconds_left: _Optional[float] = ..., fenced_writes: _Optional[_Mapping[str, int]] = ...) -> None: ...
 
 class BindRequest(_message.Message):
     __slots__ = ("hops", "namespace", "name", "uid", "node")

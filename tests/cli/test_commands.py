@@ -123,6 +123,9 @@ def test_leader_says_who_leads_as_a_table_as_json_and_as_it_changes(rayched: Com
     found = json.loads("\n".join(rayched.ok("leader", "-o", "json")))
     assert [found["holder"], found["address"], str(found["epoch"])] == row[:3]
     assert found["address"] == rayched.server
+    replica = found["replica"]
+    assert replica["revision"] >= found["epoch"] and replica["memory_bytes"] > 10 << 20
+    assert (replica["certificate_seconds_left"], replica["fenced_writes"]) == (None, {})
     with started("leader", "-w", environment={"RAYCHED_SERVER": rayched.server}) as watch:
         assert [watch.line().split(), watch.line().split()] == [headings, row]
 

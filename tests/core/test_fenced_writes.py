@@ -6,7 +6,7 @@ import pytest
 
 from leader.etcd_shim import rpc
 from rayched.core.writes.window import WriteWindow
-from rayched.store.refusals import FENCED_WRITES, count_fenced, count_fenced_among
+from rayched.store.refusals import FENCED_WRITES, count_fenced, count_fenced_among, fenced_writes
 from rayched.store.transactions import Committed, Fenced, Guard, GuardedPut, OutcomeUnknown
 
 
@@ -32,6 +32,14 @@ def test_the_metric_tells_what_the_writes_were_for() -> None:
     before = FENCED_WRITES.labels("status")._value.get()
     count_fenced({"status": 2, "bind": 0})
     assert FENCED_WRITES.labels("status")._value.get() == before + 2
+
+
+def test_what_was_fenced_is_told_without_zeros() -> None:
+    before = fenced_writes()
+    count_fenced({"status": 2, "bind": 0, "group": 1})
+    found = fenced_writes()
+    assert found == {**before, "status": before.get("status", 0) + 2, "group": before.get("group", 0) + 1}
+    assert all(found.values())
 
 
 def test_refusals_are_found_among_other_outcomes() -> None:

@@ -34,7 +34,7 @@ from rayched.server.ports import Leader
 from rayched.server.server_options import ListenError, ServerOptions
 from rayched.v1 import services_pb2 as messages
 from rayched.v1.core_pb2 import Node
-from tests.pki.made import BOTH, CLIENT, SERVER, TRUST_DOMAIN, Pair, SetClock, a_pair, an_authority
+from tests.pki.made import BOTH, CLIENT, HOUR, SERVER, TRUST_DOMAIN, Pair, SetClock, a_pair, an_authority
 from tests.planted_bugs import planted
 from tests.server.serving import Serving, serving, until
 
@@ -207,6 +207,13 @@ def test_old_versions_of_tls_are_refused(
     words = ["openssl", "s_client", "-connect", server.address, version, "-cipher", "ALL:@SECLEVEL=0", "-alpn", "h2", "-brief"]
     found = subprocess.run([*words, *shown], input=b"", capture_output=True, timeout=20, check=False)
     assert (b"CONNECTION ESTABLISHED" in found.stdout + found.stderr) is served
+
+
+def test_a_replica_says_how_long_its_certificate_is_valid(server: Serving, authority: Authority) -> None:
+    with Caller(server.address, a_pair(authority, [ALICE], [CLIENT]), authority.certificate_pem) as caller:
+        state = caller.leader().replica
+        assert state.HasField("certificate_seconds_left") and 0 < state.certificate_seconds_left <= HOUR
+        assert not next(caller.watch_leader()).HasField("replica")
 
 
 @pytest.mark.row("B3")

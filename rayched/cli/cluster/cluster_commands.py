@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 import json
 from collections.abc import Sequence
-from typing import Annotated, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import typer
 
@@ -25,7 +25,7 @@ from rayched.replica.settings import (
     SettingsError,
 )
 from rayched.replica.stop_signals import block_stop_signals
-from rayched.v1.services_pb2 import GetLeaderResponse, PoolWorker
+from rayched.v1.services_pb2 import GetLeaderResponse, PoolWorker, ReplicaState
 
 _POOL_HEADINGS = ["WORKER", "HOST", "RAY NODE", "PID", "EVALUATIONS", "ROWS", "SECONDS", "UNDER WAY"]
 _RAY_NODE_LETTERS = 12
@@ -159,4 +159,15 @@ def _pool_row(one: PoolWorker) -> list[str]:
 def _leader_json(found: GetLeaderResponse) -> str:
     """One line; the names are those of the message."""
     values = {field.name: getattr(found, field.name) for field in found.DESCRIPTOR.fields}
-    return json.dumps(values | {"problems": list(found.problems)})
+    replica = _replica_values(found.replica) if found.HasField("replica") else None
+    return json.dumps(values | {"problems": list(found.problems), "replica": replica})
+
+
+def _replica_values(state: ReplicaState) -> dict[str, Any]:
+    left = state.certificate_seconds_left if state.HasField("certificate_seconds_left") else None
+    return {
+        "revision": state.revision,
+        "memory_bytes": state.memory_bytes,
+        "certificate_seconds_left": left,
+        "fenced_writes": dict(state.fenced_writes),
+    }

@@ -46,6 +46,7 @@ from rayched.v1.services_pb2 import (
     GetSchedulerStatusResponse,
     ListQueueRequest,
     ListQueueResponse,
+    ReplicaState,
 )
 
 HOPS_MAX: Final = 3
@@ -70,14 +71,23 @@ ResponseT = TypeVar("ResponseT", bound=Message)
 class LeadershipService:
     """Any replica serves it."""
 
-    def __init__(self, leadership: LeadershipPort, version: str, problems: Callable[[], Sequence[str]] = tuple) -> None:
+    def __init__(
+        self,
+        leadership: LeadershipPort,
+        version: str,
+        state: Callable[[], ReplicaState],
+        problems: Callable[[], Sequence[str]] = tuple,
+    ) -> None:
         self._leadership = leadership
         self._version = version
+        self._state = state
         self._problems = problems
         self._streams = OpenStreams()
 
     async def get_leader(self, _request: GetLeaderRequest, _: Call) -> GetLeaderResponse:
-        return self._response(self._leadership.leader())
+        response = self._response(self._leadership.leader())
+        response.replica.CopyFrom(self._state())
+        return response
 
     async def watch_leader(self, _request: GetLeaderRequest, call: Call) -> None:
         async def follow() -> None:
