@@ -22,7 +22,7 @@ from rayched.client.async_client import AsyncClient
 from rayched.client.errors import ApiError
 from rayched.page.recent_events import plain_event
 from rayched.v1.core_pb2 import Event, Node, Pod
-from rayched.v1.services_pb2 import ExplainResponse, NodeVerdict, PastDecision, PendingPod
+from rayched.v1.services_pb2 import ExplainResponse, NodeVerdict, PastDecision, PendingPod, ReplicaState
 
 QUEUE_ROWS_MAX: Final = 500
 _QUEUE_ASKED: Final = 2_000
@@ -140,8 +140,10 @@ async def selected(client: AsyncClient, selector: str) -> dict[str, Any]:
 
 
 async def replicas(endpoints: Iterable[str], client_of: Callable[[str], AsyncClient]) -> dict[str, Any]:
-    """Each replica that the gateway knows, as it says of itself."""
-    return {"replicas": await asyncio.gather(*(_replica(endpoint, client_of(endpoint)) for endpoint in endpoints))}
+    """Each replica that the gateway knows, as it says of itself; `lag`: revisions behind the one that has seen the most."""
+    found = await asyncio.gather(*(_replica(endpoint, client_of(endpoint)) for endpoint in endpoints))
+    newest = max((one.get("revision", 0) for one in found), default=0)
+    return {"replicas": [one | {"lag": newest - one["revision"]} if "revision" in one else one for one in found]}
 
 
 async def _replica(endpoint: str, client: AsyncClient) -> dict[str, Any]:
@@ -159,6 +161,16 @@ async def _replica(endpoint: str, client: AsyncClient) -> dict[str, Any]:
         "epoch": found.epoch,
         "milliseconds": round((time.monotonic() - began) * 1000, 1),
         "problems": list(found.problems),
+        **(_state(found.replica) if found.HasField("replica") else {}),
+    }
+
+
+def _state(found: ReplicaState) -> dict[str, Any]:
+    return {
+        "revision": found.revision,
+        "memory": found.memory_bytes,
+        "certificate_seconds_left": found.certificate_seconds_left if found.HasField("certificate_seconds_left") else None,
+        "fenced": sum(found.fenced_writes.values()),
     }
 
 

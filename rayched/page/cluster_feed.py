@@ -3,7 +3,7 @@
     nodes           what a replica has in memory, then their watch from there
     usage           GetAllocatedResources twice a second: the nodes where it changed
     scheduler       GetSchedulerStatus once a second
-    leader          WatchLeader
+    leader          WatchLeader, and GetLeader of each replica every two seconds for the writes that were fenced
     Events          a list, then their watch
 
 What the reader may not see is denied by the replica, and not shown: `denied` has it, and what was known of it is forgotten. Where
@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import aclosing, asynccontextmanager, suppress
 from typing import Final
 
@@ -41,6 +41,8 @@ _log = logging.getLogger(__name__)
 STATUS_SECONDS: Final = 1.0
 USAGE_SECONDS: Final = 0.5
 """Between two looks at what pods take up."""
+REPLICAS_SECONDS: Final = 2.0
+"""Between two looks at each replica."""
 IDLE_SECONDS: Final = 30.0
 _AGAIN_SECONDS: Final = 1.0
 _DENIED_AGAIN_SECONDS: Final = 10.0
@@ -53,6 +55,7 @@ _TOPIC_OF: Final = {
     "_follow_allocated": "usage",
     "_follow_status": "status",
     "_follow_leader": "leader",
+    "_follow_replicas": "leader",
     "_follow_events": "events",
 }
 
@@ -60,10 +63,13 @@ _TOPIC_OF: Final = {
 class ClusterFeed:
     """See the module. Readers stand in a `with watched()` while they look."""
 
-    def __init__(self, client: AsyncClient, clock: Callable[[], float]) -> None:
-        """`clock` gives Unix seconds."""
+    def __init__(
+        self, client: AsyncClient, clock: Callable[[], float], replicas: Callable[[], Iterable[AsyncClient]] = tuple
+    ) -> None:
+        """`clock` gives Unix seconds. `replicas`: for each of those that are known now what asks it alone."""
         self._client = client
         self._clock = clock
+        self._replicas = replicas
         self._readers = 0
         self._tasks: list[asyncio.Task[None]] = []
         self._ending: asyncio.TimerHandle | None = None
@@ -120,8 +126,9 @@ class ClusterFeed:
         self._readers += 1
         if not self._tasks:
             self._begin()
-            follow = (self._follow_nodes, self._follow_allocated, self._follow_status, self._follow_leader, self._follow_events)
-            self._tasks = [asyncio.create_task(self._again(one)) for one in follow]
+            follow = (self._follow_nodes, self._follow_allocated, self._follow_status, self._follow_leader)
+            those = (*follow, self._follow_replicas, self._follow_events)
+            self._tasks = [asyncio.create_task(self._again(one)) for one in those]
         try:
             yield
         finally:
@@ -176,7 +183,7 @@ class ClusterFeed:
                 self.status, self.sample, self.history = None, None, StatusHistory()
             case "_follow_events":
                 self.events = RecentEvents()
-            case "_follow_leader":
+            case "_follow_leader" | "_follow_replicas":
                 self.timeline = LeaderTimeline()
 
     def _tell_usage(self) -> None:
@@ -266,6 +273,21 @@ class ClusterFeed:
             async for leader in leaders:
                 self.denied -= {"leader"}
                 self.timeline.see(leader.holder, leader.epoch, leader.acquired_at_ms / 1000, self._clock())
+
+    async def _follow_replicas(self) -> None:
+        while True:
+            await asyncio.gather(*(self._count_fenced(replica) for replica in self._replicas()))
+            await asyncio.sleep(REPLICAS_SECONDS)
+
+    async def _count_fenced(self, replica: AsyncClient) -> None:
+        try:
+            found = await replica.leader(timeout_seconds=_ANSWER_SECONDS)
+        except ApiError as error:
+            if error.code in _ABOUT_THE_READER:
+                raise
+            # It is gone, and had no fenced write since it was looked at, or nobody will hear of it.
+            return
+        self.timeline.see_fenced(found.answered_by, sum(found.replica.fenced_writes.values()), self._clock())
 
     async def _follow_events(self) -> None:
         listing = await self._client.list_all(kinds.EVENT)

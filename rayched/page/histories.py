@@ -18,6 +18,9 @@ FINE_SAMPLES_MAX: Final = 300
 COARSE_SAMPLES_MAX: Final = 360
 COARSE_SECONDS: Final = 10.0
 TERMS_MAX: Final = 1_000
+FENCED_MAX: Final = 1_000
+REPLICAS_MAX: Final = 100
+"""Whose fenced writes are counted: those that were looked at last."""
 
 QUANTILES: Final = (0.5, 0.99)
 """Of the time that an attempt takes which binds its pod, and then of the time from a pod's first attempt to its binding."""
@@ -99,11 +102,23 @@ class LeaderTerm:
         return {"holder": self.holder, "epoch": self.epoch, "since": self.since, "until": self.until}
 
 
+@dataclass(frozen=True, slots=True)
+class FencedWrites:
+    """Writes of a replica that the store refused because their epoch was over."""
+
+    at: float
+    """When they were first seen."""
+    replica: str
+    count: int
+
+
 class LeaderTimeline:
-    """Terms in the order of their epochs."""
+    """Terms in the order of their epochs, and the writes that were fenced."""
 
     def __init__(self) -> None:
         self._terms: deque[LeaderTerm] = deque(maxlen=TERMS_MAX)
+        self._fenced: deque[FencedWrites] = deque(maxlen=FENCED_MAX)
+        self._fenced_of: dict[str, int] = {}
         self.sequence = 0
 
     @property
@@ -122,10 +137,23 @@ class LeaderTimeline:
             self._terms.append(LeaderTerm(holder, epoch, acquired_at))
             self.sequence += 1
 
+    def see_fenced(self, replica: str, total: int, now: float) -> None:
+        """How many writes of a replica were fenced since its process began. Those before the first look have no known time."""
+        before = self._fenced_of.pop(replica, total)
+        self._fenced_of[replica] = total
+        if len(self._fenced_of) > REPLICAS_MAX:
+            del self._fenced_of[next(iter(self._fenced_of))]
+        # Fewer than before: those of a new process.
+        count = total - before if total >= before else total
+        if count:
+            self._fenced.append(FencedWrites(now, replica, count))
+            self.sequence += 1
+
     def _end(self, last: LeaderTerm, at: float) -> None:
         # Clocks of two hosts: a term does not end before it began.
         self._terms[-1] = replace(last, until=max(last.since, at))
         self.sequence += 1
 
-    def plain(self) -> list[dict[str, Any]]:
-        return [term.plain() for term in self._terms]
+    def plain(self) -> dict[str, Any]:
+        fenced = [[writes.at, writes.replica, writes.count] for writes in self._fenced]
+        return {"terms": [term.plain() for term in self._terms], "fenced": fenced}

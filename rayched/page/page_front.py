@@ -83,7 +83,7 @@ class PageFront:
         self._hosts = hosts
         self._tls = tls
         self._codes = codes
-        self._feeds = ReadersFeeds(clock)
+        self._feeds = ReadersFeeds(clock, self._client_at)
         self._plans = PlanRunner()
         self._assets = read_assets()
         self._streams = 0

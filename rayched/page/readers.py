@@ -10,7 +10,7 @@ Owner: the event loop.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -51,9 +51,10 @@ ReaderOf = Callable[[web.Request], Awaitable[PageReader]]
 class ReadersFeeds:
     """By reader."""
 
-    def __init__(self, clock: Callable[[], float]) -> None:
-        """`clock` gives Unix seconds."""
+    def __init__(self, clock: Callable[[], float], replica_client: Callable[[str], AsyncClient]) -> None:
+        """`clock` gives Unix seconds. `replica_client`: asks the replica at an address alone."""
         self._clock = clock
+        self._replica_client = replica_client
         self._feeds: dict[str, ClusterFeed] = {}
 
     def of(self, reader: PageReader) -> ClusterFeed:
@@ -64,7 +65,11 @@ class ReadersFeeds:
         self._feeds = {key: feed for key, feed in self._feeds.items() if feed.is_followed and not feed.over}
         if len(self._feeds) >= FEEDS_MAX:
             raise ReaderRefused(503, f"{FEEDS_MAX} readers look at the page, which is as many as may; try again later")
-        made = self._feeds[reader.key] = ClusterFeed(reader.client, self._clock)
+
+        def replicas() -> Iterable[AsyncClient]:
+            return map(self._replica_client, reader.client.endpoints)
+
+        made = self._feeds[reader.key] = ClusterFeed(reader.client, self._clock, replicas)
         return made
 
     async def close(self) -> None:

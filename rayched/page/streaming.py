@@ -3,7 +3,7 @@
     hello     once: the assets' version, the server's time, since when histories are kept, whether there is a problem
     status    once a second, and once zones are known: sample, who leads, figures of the scheduler, zones
     history   once: samples of the last hour
-    leader    the terms, when they change
+    leader    the terms, and the writes that were fenced, when they change
     usage     columns of all nodes, then rows that changed, at most four times a second
     events    Events, once each as they are now
     denied    topics that the reader may not see, when they change: what was shown of them is to be forgotten
@@ -91,7 +91,7 @@ class PageStream:
             yield _frame("denied", {"topics": sorted(feed.denied & self._topics)})
         if "leader" in self._topics and self._terms != feed.timeline.sequence:
             self._terms = feed.timeline.sequence
-            yield _frame("leader", {"terms": feed.timeline.plain()})
+            yield _frame("leader", feed.timeline.plain())
         if "status" in self._topics and self._status_of != (feed.samples, feed.has_usage) and feed.status is not None:
             self._status_of = (feed.samples, feed.has_usage)
             yield _frame("status", self._status())

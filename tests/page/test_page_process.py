@@ -83,6 +83,8 @@ class Kept:
         for number in range(TERMS_MAX):
             epoch = hour * TERMS_MAX + number + 1
             self.timeline.see(f"replica-{number % 3}", epoch, float(epoch), float(epoch))
+            self.timeline.see_fenced(f"replica-{number % 3}", hour * TERMS_MAX + number, float(epoch))
+            self.timeline.see_fenced(f"replica-{hour}-{number}", 0, float(epoch))
         for number in range(1_000):
             self.events.see(an_event(f"uid-{hour:02}-{number:04}", number))
             self.usage.see_allocated(f"node-{number % 50:04}", pods(number % 20))

@@ -354,6 +354,9 @@ def test_replicas_say_what_they_are(rayched: Commands, url: str) -> None:
     leader = rayched.client.leader()
     assert (one["name"], one["role"], one["epoch"]) == (leader.answered_by, "leads", leader.epoch)
     assert one["endpoint"] == rayched.server
+    # Nobody has seen more than the only one, whose API shows no certificate.
+    assert one["memory"] > 10 << 20 and one["revision"] > leader.epoch
+    assert (one["lag"], one["certificate_seconds_left"], one["fenced"]) == (0, None, 0)
 
 
 def test_a_node_has_its_pods(rayched: Commands, url: str, namespace: str) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from rayched.client.async_client import AsyncClient
 from rayched.page.cluster_feed import ClusterFeed
-from rayched.page.histories import COARSE_SAMPLES_MAX, FINE_SAMPLES_MAX, LeaderTimeline, StatusHistory
+from rayched.page.histories import COARSE_SAMPLES_MAX, FENCED_MAX, FINE_SAMPLES_MAX, LeaderTimeline, StatusHistory
 from rayched.page.planning import PlanRefused, PlanRunner, PlanWish
 from rayched.page.recent_events import KEPT_MAX, NEWS_MAX, RecentEvents
 from rayched.page.streaming import TOPICS, PageStream
@@ -130,7 +130,7 @@ def test_nobody_is_asked_for_anything_while_nobody_looks() -> None:
         async with feed.watched():
             tasks = list(feed._tasks)
             async with feed.watched():
-                assert feed._tasks == tasks and len(tasks) == 5
+                assert feed._tasks == tasks and len(tasks) == 6
         # The next one within half a minute finds it as it is.
         async with feed.watched():
             assert feed._tasks == tasks
@@ -219,6 +219,25 @@ def test_terms_follow_each_other_with_the_pause_between() -> None:
     timeline.see("b", 15, 130.01, 130.3)
     found = [(term.holder, term.epoch, term.since, term.until) for term in timeline.terms]
     assert found == [("a", 5, 100.0, 110.0), ("b", 9, 110.4, 120.0), ("a", 12, 120.0, 130.01), ("b", 15, 130.01, None)]
+
+
+@pytest.mark.row("UI6")
+def test_writes_that_are_fenced_while_somebody_looks_are_told_with_their_time() -> None:
+    timeline = LeaderTimeline()
+    timeline.see_fenced("a", 7, 100.0)
+    timeline.see_fenced("b", 0, 100.0)
+    assert timeline.plain()["fenced"] == [] and timeline.sequence == 0
+    timeline.see_fenced("a", 9, 102.0)
+    timeline.see_fenced("a", 9, 104.0)
+    # A new process of the replica counts from the beginning.
+    timeline.see_fenced("b", 3, 106.0)
+    timeline.see_fenced("b", 0, 108.0)
+    timeline.see_fenced("a", 1, 110.0)
+    assert timeline.plain()["fenced"] == [[102.0, "a", 2], [106.0, "b", 3], [110.0, "a", 1]]
+    assert timeline.sequence == 3
+    for at in range(FENCED_MAX + 2):
+        timeline.see_fenced("c", at, float(at))
+    assert len(timeline.plain()["fenced"]) == FENCED_MAX
 
 
 def an_event(uid: str, second: int, count: int = 1) -> Event:

@@ -28,6 +28,7 @@ export class PageState {
   samples = new Samples();
   events = new Map();
   terms = [];
+  fenced = [];
   status = null;
   problem = "";
   denied = [];
@@ -52,7 +53,7 @@ export class PageState {
       this.status = null;
     }
     if (topics.includes("events")) this.events.clear();
-    if (topics.includes("leader")) this.terms = [];
+    if (topics.includes("leader")) [this.terms, this.fenced] = [[], []];
   }
 
   // Takes a message of the stream, and gives what views are told of: a topic, and rows that changed.
@@ -64,7 +65,7 @@ export class PageState {
     } else if (name === "history") this.samples.begin(content);
     else if (name === "problem") this.problem = content.text;
     else if (name === "denied") this.forget(content.topics);
-    else if (name === "leader") this.terms = content.terms;
+    else if (name === "leader") [this.terms, this.fenced] = [content.terms, content.fenced];
     else if (name === "usage") return this.columns.take(content);
     else if (name === "status") {
       this.tells(content.now);

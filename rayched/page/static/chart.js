@@ -110,8 +110,8 @@ function runs(values) {
   return found;
 }
 
-// A lane a replica, a bar a term, a pause between two terms with its milliseconds.
-export function drawTerms(canvas, terms, span) {
+// A lane a replica, a bar a term, a pause between two terms with its milliseconds, a tick for writes that were fenced.
+export function drawTerms(canvas, terms, fenced, span) {
   const holders = lanes(terms);
   const height = TOP + BOTTOM + LANE * Math.max(1, holders.length);
   const draw = frame(canvas, span.width, height);
@@ -141,6 +141,11 @@ export function drawTerms(canvas, terms, span) {
     draw.fillStyle = colour("ink");
     draw.textAlign = from > span.width / 2 ? "right" : "left";
     draw.fillText(text, from > span.width / 2 ? from - 4 : to + 4, TOP + 6);
+  }
+  draw.fillStyle = colour("ink");
+  for (const [time, replica] of fenced) {
+    const x = atX(time, span);
+    if (x >= LEFT && holders.includes(replica)) draw.fillRect(x - 1, lane(replica), 2, LANE);
   }
   crossHair(draw, span, height);
 }

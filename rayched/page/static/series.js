@@ -76,6 +76,16 @@ export function pauses(terms) {
   return found;
 }
 
+// How many writes were fenced, by the epoch of the term in which their replica had led last when they were seen.
+export function fencedByEpoch(terms, fenced) {
+  const found = new Map();
+  for (const [time, replica, count] of fenced) {
+    const term = terms.findLast((one) => one.holder === replica && one.since <= time);
+    if (term) found.set(term.epoch, (found.get(term.epoch) ?? 0) + count);
+  }
+  return found;
+}
+
 // Replicas in the order in which they first led.
 export function lanes(terms) {
   return [...new Set(terms.map((term) => term.holder))];

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 import { dots, moments, segments, thenAndNow } from "../../../rayched/page/static/decision.js";
-import { Samples, attemptsOf, lanes, latencyOf, niceEnd, pauses, pendingOf, stacked } from "../../../rayched/page/static/series.js";
+import { Samples, attemptsOf, fencedByEpoch, lanes, latencyOf, niceEnd, pauses, pendingOf, stacked } from "../../../rayched/page/static/series.js";
 
 const EXPLAINED = {
   nodes: 100,
@@ -79,4 +79,10 @@ test("the pause between two terms has its length, and has none while nobody lead
   assert.deepEqual(pauses(terms), [{ from: 10, until: 10.25, after: 1 }, { from: 20, until: null, after: 5 }]);
   assert.deepEqual(pauses([{ holder: "a", epoch: 1, since: 0, until: 3 }, { holder: "a", epoch: 2, since: 3, until: null }]), []);
   assert.deepEqual(lanes([...terms, { holder: "a", epoch: 9, since: 21, until: null }]), ["a", "b"]);
+});
+
+test("writes that were fenced belong to the term before them of their replica", () => {
+  const terms = [{ holder: "a", epoch: 1, since: 0, until: 10 }, { holder: "b", epoch: 5, since: 11, until: 20 }, { holder: "a", epoch: 9, since: 21, until: null }];
+  const fenced = [[12, "a", 2], [12.5, "a", 1], [22, "b", 4], [23, "a", 8], [5, "b", 1], [5, "c", 1]];
+  assert.deepEqual([...fencedByEpoch(terms, fenced)], [[1, 3], [5, 4], [9, 8]]);
 });

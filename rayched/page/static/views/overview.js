@@ -3,7 +3,7 @@
 import { LAYER_COLOURS, LEFT, atX, drawLines, drawStack, drawTerms } from "../chart.js";
 import { el, replace, setText } from "../dom.js";
 import { Figure } from "../figure.js";
-import { LATENCIES, QUEUES, RESULTS, attemptsOf, latencyOf, pauses, pendingOf } from "../series.js";
+import { LATENCIES, QUEUES, RESULTS, attemptsOf, fencedByEpoch, latencyOf, pauses, pendingOf } from "../series.js";
 import { VirtualTable } from "../table.js";
 import { age, amount, clockTime, share } from "../text.js";
 
@@ -21,7 +21,7 @@ export class OverviewView {
     this.tiles = new Map(TILES.map((name) => [name, el("dd", {}, "...")]));
     const tiles = el("dl", { class: "tiles" }, TILES.map((name) => el("div", {}, el("dt", {}, name), this.tiles.get(name))));
     this.spans = SPANS.map(([text, seconds]) => el("button", { type: "button", "aria-pressed": String(seconds === this.#seconds), onclick: () => this.#choose(seconds) }, text));
-    this.terms = new Figure("Who led", ["holder", "epoch", "since", "until", "pause after, ms"], () => this.#termRows());
+    this.terms = new Figure("Who led", ["holder", "epoch", "since", "until", "pause after, ms", "writes fenced"], () => this.#termRows());
     this.attempts = new Figure("Attempts a second", ["time", ...RESULTS], () => this.#sampleRows(attemptsOf));
     this.pending = new Figure("Pods that wait", ["time", ...QUEUES], () => this.#sampleRows(pendingOf));
     this.latency = new Figure("Latency, ms", ["time", ...LATENCIES], () => this.#sampleRows(latencyOf));
@@ -77,7 +77,7 @@ export class OverviewView {
     tell("Pending", Object.values(status.pending).reduce((sum, count) => sum + count, 0));
     const rate = status.sample?.[1];
     tell("Bindings/s", rate === null || rate === undefined ? "..." : rate.toFixed(rate < 10 ? 1 : 0));
-    const waits = this.state.samples.over(60, this.state.now()).map((sample) => latencyOf(sample)[3]).filter((value) => value !== null);
+    const waits = this.state.samples.over(60, this.state.now()).map((sample) => latencyOf(sample)[LATENCIES.indexOf("wait p99")]).filter((value) => value !== null);
     tell("Wait, p99", waits.length ? `${waits.at(-1).toFixed(1)} ms` : "-");
   }
 
@@ -89,7 +89,7 @@ export class OverviewView {
     const samples = this.#samples();
     const times = samples.map((sample) => sample[0]);
     const span = { now: this.state.now(), seconds: this.#seconds, cursor: this.#cursor };
-    drawTerms(this.terms.canvas, this.state.terms, { ...span, width: this.terms.width });
+    drawTerms(this.terms.canvas, this.state.terms, this.state.fenced, { ...span, width: this.terms.width });
     drawStack(this.attempts.canvas, times, samples.map(attemptsOf), { ...span, width: this.attempts.width });
     drawStack(this.pending.canvas, times, samples.map(pendingOf), { ...span, width: this.pending.width });
     drawLines(this.latency.canvas, times, samples.map(latencyOf), { ...span, width: this.latency.width });
@@ -111,9 +111,10 @@ export class OverviewView {
   }
 
   #termRows() {
-    const { terms } = this.state;
+    const { terms, fenced } = this.state;
+    const refused = fencedByEpoch(terms, fenced);
     const after = new Map(pauses(terms).map((pause) => [pause.after, pause.until === null ? null : Math.round((pause.until - pause.from) * 1000)]));
-    return terms.map((term) => [term.holder, term.epoch, clockTime(term.since), term.until === null ? "leads" : clockTime(term.until), after.get(term.epoch) ?? null]);
+    return terms.map((term) => [term.holder, term.epoch, clockTime(term.since), term.until === null ? "leads" : clockTime(term.until), after.get(term.epoch) ?? null, refused.get(term.epoch) ?? 0]);
   }
 
   #sampleRows(of) {
