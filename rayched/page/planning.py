@@ -21,8 +21,10 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Any, Final
 
+from rayched.api.resources import CPU, MEMORY, PODS, is_extended
 from rayched.client.async_client import AsyncClient
 from rayched.client.plan_handover import handed_over
+from rayched.page.usage_columns import EXTENDED_MAX, NOT_OFFERED, thousandths
 from rayched.v1.services_pb2 import GetPlanBasisResponse
 
 PLAN_SECONDS: Final = 10.0
@@ -166,4 +168,27 @@ def _bounded(plan: dict[str, Any]) -> dict[str, Any]:
         "counts": {kind: len(plan[kind]) for kind in kinds},
         "by_node": Counter(one["node_name"] for one in plan["placements"]),
         "reasons": Counter(one["reason"] for one in plan["unplaced"]).most_common(_ERRORS_MAX),
+        **_nodes(plan["nodes"]),
     }
+
+
+def _nodes(outlooks: list[dict[str, Any]]) -> dict[str, Any]:
+    """The nodes that change, for the heat map: name, zone, cordoned, and thousandths of each resource before and after.
+
+    A node that would be new has None before, and NOT_OFFERED stands where a node offers none of a resource.
+    """
+    extended = {name for one in outlooks for name in one["allocatable"] if is_extended(name)}
+    resources = (CPU, MEMORY, PODS, *sorted(extended)[:EXTENDED_MAX])
+
+    def shares(one: dict[str, Any], amounts: dict[str, int]) -> list[int]:
+        offered = one["allocatable"]
+        return [
+            thousandths(amounts.get(name, 0), offered.get(name, 0)) if name in offered or not is_extended(name) else NOT_OFFERED
+            for name in resources
+        ]
+
+    rows = []
+    for one in outlooks:
+        before = None if one["is_new"] else shares(one, one["requested_before"])
+        rows.append([one["node_name"], one["zone"], one["unschedulable"], before, shares(one, one["requested"])])
+    return {"resources": resources, "nodes": rows}

@@ -230,10 +230,10 @@ class UsageColumns:
     def _row(self, share: _NodeShare) -> list[int]:
         """Row, cpu, memory, pods, state, extended resources."""
         taken = self.allocated_on(share.name)
-        row = [share.row, *(_thousandths(part, of) for part, of in zip(taken, share.offered, strict=False)), share.state]
+        row = [share.row, *(thousandths(part, of) for part, of in zip(taken, share.offered, strict=False)), share.state]
         for place, name in enumerate(self.extended, _BASIC):
             part = taken[place] if place < len(taken) else 0
-            row.append(_thousandths(part, share.extended[name]) if name in share.extended else NOT_OFFERED)
+            row.append(thousandths(part, share.extended[name]) if name in share.extended else NOT_OFFERED)
         return row
 
     def _added_up(self) -> tuple[ZoneTotals, ...]:
@@ -258,7 +258,8 @@ def _three(amounts: list[int]) -> Amounts3:
     return amounts[0], amounts[1], amounts[2]
 
 
-def _thousandths(part: int, of: int) -> int:
+def thousandths(part: int, of: int) -> int:
+    """Rounded down, so that nothing is full before all of it is taken; of nothing all is taken."""
     if part <= 0:
         return 0
     return min(_FULL, part * _FULL // of) if of else _FULL

@@ -26,6 +26,7 @@ from rayched.scheduler import attempt
 from rayched.scheduler.attempt import Attempt, AttemptFailure, AttemptPhase
 from rayched.v1.core_pb2 import Pod
 from rayched.whatif.cluster import Cluster, group_of, name_of, uid_of
+from rayched.whatif.node_outlook import NodeOutlook, NodesBefore
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +93,8 @@ class WhatIfPlan:
     """Pods, as namespace/name, that their controllers would delete."""
     evicted: tuple[str, ...] = ()
     """Pods of drained nodes, as namespace/name, wherever they would go."""
+    nodes: tuple[NodeOutlook, ...] = ()
+    """Nodes that would change, by name: more or fewer pods, cordoned, or new."""
 
     @property
     def is_empty(self) -> bool:
@@ -127,7 +130,8 @@ class GroupPlacer(Protocol):
 
 
 class WhatIfPlanner:
-    """Places pods in a copy of a cluster, which it changes."""
+    """Places pods in a copy of a cluster, which it changes. Make it before anything else changes the copy: it tells nodes apart
+    from what they were then."""
 
     def __init__(self, cluster: Cluster, groups: GroupPlacer) -> None:
         self.cluster = cluster
@@ -137,6 +141,7 @@ class WhatIfPlanner:
         self._uncontrolled: list[str] = []
         self._deleted: list[str] = []
         self._evicted: list[str] = []
+        self._nodes_before = NodesBefore(cluster.snapshot)
         self._pending_before = frozenset(cluster.pending)
         """By uid."""
         self._waited: dict[str, set[str]] = {}
@@ -188,6 +193,7 @@ class WhatIfPlanner:
             tuple(self._uncontrolled),
             tuple(self._deleted),
             tuple(self._evicted),
+            self._nodes_before.outlooks(),
         )
 
     def _entries(self) -> list[Pod | str]:

@@ -84,9 +84,15 @@ def test_what_no_controller_makes_anew_is_told_and_what_waits_anyway_is_told_apa
 def test_a_drained_nodes_pods_go_to_the_nodes_that_would_be_added(dump: str) -> None:
     words = ("--from-kubectl", dump, "--drain", "kind-worker", "--add-nodes", "2", "--like", "kind-worker", "-o", "json")
     code, out, _ = plan(*words)
-    (placement,) = json.loads(out)["placements"]
+    found = json.loads(out)
+    (placement,) = found["placements"]
     assert (code, placement["pod"]) == (1, "default/web-x1")
     assert placement["node_name"].startswith("kind-worker-added-")
+    told = {one["node_name"]: one for one in found["nodes"]}
+    assert set(told) == {"kind-worker", "kind-worker-added-1", "kind-worker-added-2"}
+    assert told["kind-worker"]["unschedulable"] and told["kind-worker"]["requested_before"]["pods"] == 1
+    assert told["kind-worker"]["requested"] == {} and told[placement["node_name"]]["requested"]["pods"] == 1
+    assert [told[name]["is_new"] for name in sorted(told)] == [False, True, True]
 
 
 @pytest.mark.parametrize(

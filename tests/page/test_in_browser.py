@@ -178,9 +178,21 @@ def test_a_plan_is_made_from_the_page(opened: Callable[..., OpenPage], namespace
         if "took longer" not in page.text():
             break
     assert "1 pod would be placed" in page.text()
+    ((row, change),) = page.page.evaluate("[...rayched.view.outlook.columns.changes]")
+    before, after = change["before"][0], change["after"][0]
+    assert before < after == page.page.evaluate("row => rayched.view.outlook.columns.value(row, 'cpu')", row)
+    colour_at = "row => { const { map } = rayched.view.outlook; return [...map.pixel(row)]; }"
+    bright = page.page.evaluate(colour_at, row)
+    page.page.locator("input[type=range]").focus()
+    page.page.keyboard.press("Home")
+    assert page.page.evaluate("row => rayched.view.outlook.columns.value(row, 'cpu')", row) == before
+    assert page.page.evaluate(colour_at, row) != bright
+    page.page.click("button:text-is('pods')")
+    assert page.page.evaluate("rayched.view.outlook.map.by") == "pods"
     page.page.fill("textarea", "kind: Pod\n\tx")
     page.page.click("button[type=submit]")
     page.until("() => document.querySelector('.error')?.innerText.includes('line 2')")
+    assert not page.page.locator("canvas").count()
     assert page.complaints == []
 
 

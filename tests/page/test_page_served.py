@@ -290,9 +290,17 @@ def test_a_plan_is_that_of_the_command(rayched: Commands, url: str, namespace: s
         assert found["exit_code"] == result.code and found["command"].startswith("rayched plan")
         for kind in ("placements", "preemptions", "unplaced"):
             assert (found[kind], found["counts"][kind]) == (wanted[kind], len(wanted[kind])), kind
+        assert found["resources"] == ["cpu", "memory", "pods"]
+        for row, node in zip(found["nodes"], wanted["nodes"], strict=True):
+            before = None if node["is_new"] else shares_of(node, node["requested_before"])
+            assert row == [node["node_name"], node["zone"], node["unschedulable"], before, shares_of(node, node["requested"])]
     wrong = planned(url, {"manifest": "kind: Pod\nmetadata:\n\tname: x\n"}).document
     assert "line 3" in " ".join(wrong["errors"])
     assert planned(url, {"drain": ["node-999"]}).document["errors"] == ['--drain: there is no node "node-999"']
+
+
+def shares_of(node: dict[str, Any], amounts: dict[str, int]) -> list[int]:
+    return [amounts.get(name, 0) * 1_000 // node["allocatable"][name] for name in ("cpu", "memory", "pods")]
 
 
 def planned(url: str, wish: object) -> HttpAnswer:

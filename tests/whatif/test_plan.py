@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable
 from random import Random
 
 import pytest
 
+from rayched.api.names import ZONE_LABEL
+from rayched.api.resources import accounted_requests
+from rayched.api.termination import FINAL_PHASES
 from rayched.configuration.profile_building import default_profile
 from rayched.core.groups.planning import planner_of
 from rayched.framework.profile import Profile
@@ -169,3 +174,51 @@ def test_a_preemptor_takes_the_place_of_those_below_it() -> None:
     assert plan.preemptions == (PlannedPreemption("default/new", "one", ("default/low",)),)
     assert plan.placements == (Placement("default/new", "one"),)
     assert plan.unplaced == ()
+
+
+def requested(pods: Iterable[Pod]) -> dict[str, dict[str, int]]:
+    """By node, of these pods, added up one by one."""
+    found: dict[str, Counter[str]] = {}
+    for one in pods:
+        if one.spec.node_name and one.status.phase not in FINAL_PHASES:
+            found.setdefault(one.spec.node_name, Counter()).update({**accounted_requests(one), "pods": 1})
+    return {name: dict(amounts) for name, amounts in found.items()}
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_nodes_that_change_are_told_as_they_were_and_as_they_would_be(seed: int) -> None:
+    random = Random(seed)
+    nodes = [node(f"node-{number}", cpu=str(random.randint(1, 4)), **{ZONE_LABEL: f"zone-{number % 2}"}) for number in range(6)]
+    there = [
+        pod(f"there-{number}", f"{random.randint(1, 4) * 100}m", f"node-{number % 4}", random.randint(0, 3))
+        for number in range(9)
+    ]
+    waiting = [pod(f"waits-{number}", f"{random.randint(1, 8) * 200}m", priority=random.randint(0, 5)) for number in range(6)]
+    cluster = Cluster([*nodes, *there], profiles())
+    planner, before = planner_of(cluster), requested(cluster.bound.values())
+    new = node("new", cpu="1")
+    new.status.allocatable["example.com/gpu"].string = "2"
+    cluster.add_node(new)
+    drained = random.sample([one.metadata.name for one in nodes], random.randint(0, 2))
+    for name in drained:
+        cluster.cordon(name)
+    for name in drained:
+        planner.drain(name)
+    # The copy has not heard of it yet.
+    waiting[0].spec.containers[0].resources.requests["example.com/gpu"].string = "1"
+    told = {one.node_name: one for one in planner.plan(waiting).nodes}
+    after = requested(cluster.bound.values())
+    changed = {name for name in before | after if before.get(name, {}) != after.get(name, {})}
+    assert set(told) == changed | {"new"} | set(drained)
+    for name, one in told.items():
+        assert one.requested_before == before.get(name, {}) and one.requested == after.get(name, {})
+        assert (one.is_new, one.unschedulable) == (name == "new", name in drained)
+        assert one.zone == cluster.node(name).metadata.labels[ZONE_LABEL] if name != "new" else one.zone == ""
+        gpus = {"example.com/gpu": 2} if name == "new" else {}
+        assert one.allocatable == {"cpu": one.allocatable["cpu"], "memory": 8 << 30, "pods": 20, **gpus}
+    assert list(told) == sorted(told)
+
+
+def test_a_plan_that_changes_nothing_tells_of_no_node() -> None:
+    cluster = Cluster([node("one"), pod("there", node_name="one")], profiles())
+    assert planner_of(cluster).plan([pod("large", cpu="9")]).nodes == ()

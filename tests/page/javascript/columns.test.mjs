@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import test from "node:test";
 import { CORDONED, NOT_READY, NodeColumns, TAINTED, stateWords } from "../../../rayched/page/static/columns.js";
 import { HEAD, HeatLayout, cellSize } from "../../../rayched/page/static/layout.js";
+import { PlannedColumns } from "../../../rayched/page/static/planned.js";
 import { css, heat, ink, luminance } from "../../../rayched/page/static/colours.js";
 
 function columns(nodes, zones = 3) {
@@ -115,4 +116,27 @@ test("fuller is brighter, also in grey scale", () => {
 test("states have kubectl's words", () => {
   assert.equal(stateWords(0), "Ready");
   assert.equal(stateWords(CORDONED | NOT_READY | TAINTED), "NotReady,SchedulingDisabled,tainted");
+});
+
+test("a plan changes its own nodes alone, as far as the slider says", () => {
+  const now = columns(6);
+  now.extended["example.com/gpu"] = [500, -1, -1, -1, -1, -1];
+  now.resources.push("example.com/gpu");
+  const nodes = [["node-000000", "zone-0", true, [200, 0, 10, 500], [400, 0, 20, 250]], ["node-new", "zone-9", false, null, [1000, 5, 100, -1]]];
+  const found = new PlannedColumns(now, { resources: ["cpu", "memory", "pods", "example.com/gpu"], nodes });
+  const values = (row) => found.resources.map((name) => found.value(row, name));
+  assert.deepEqual([found.length, found.zones.at(-1), found.zone[6], found.rowOf("node-new")], [7, "zone-9", 3, 6]);
+  assert.deepEqual([values(0), values(6), found.state[0]], [[400, 0, 20, 250], [1000, 5, 100, -1], CORDONED]);
+  found.at = 0.5;
+  assert.deepEqual([values(0), values(6), found.state[0]], [[300, 0, 15, 375], [1000, 5, 100, -1], CORDONED]);
+  found.at = 0;
+  assert.deepEqual([values(0), values(6), found.state[0]], [[200, 0, 10, 500], [-1, -1, -1, -1], 0]);
+  for (let row = 1; row < 6; row++) assert.deepEqual(values(row), now.resources.map((name) => now.value(row, name)));
+  // What is shown as it is knows nothing of it.
+  assert.deepEqual([now.length, now.zones.length, now.cpu[0], now.state[0]], [6, 3, 0, 0]);
+});
+
+test("a plan of nodes that the reader may not see shows those of the plan", () => {
+  const found = new PlannedColumns(new NodeColumns(), { resources: ["cpu", "memory", "pods"], nodes: [["a", "", false, [1, 2, 3], [4, 5, 6]]] });
+  assert.deepEqual([found.names, found.zones, found.value(0, "cpu"), found.value(0, "fullest")], [["a"], [""], 4, 6]);
 });
