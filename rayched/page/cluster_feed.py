@@ -4,7 +4,7 @@
     usage           GetAllocatedResources twice a second: the nodes where it changed
     scheduler       GetSchedulerStatus once a second
     leader          WatchLeader, and GetLeader of each replica every two seconds for the writes that were fenced
-    Events          a list, then their watch
+    Events          a list, then their watch; those of a reader's own namespaces where they may not see all
 
 What the reader may not see is denied by the replica, and not shown: `denied` has it, and what was known of it is forgotten. Where
 the reader's credential counts no more the feed is over, and streams of it end.
@@ -49,6 +49,10 @@ _DENIED_AGAIN_SECONDS: Final = 10.0
 """Until it is asked for again what the reader may not see, or did not see then."""
 _ANSWER_SECONDS: Final = 2.0
 """How long a replica may take to say how the scheduler is doing before readers are told that none answers."""
+_ALL: Final = frozenset({""})
+"""Namespaces: all of them."""
+NAMESPACES_MAX: Final = 16
+"""Whose Events are followed for a reader who may not see all: the first ones by name."""
 _ABOUT_THE_READER: Final = (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED)
 _TOPIC_OF: Final = {
     "_follow_nodes": "usage",
@@ -92,6 +96,7 @@ class ClusterFeed:
         self.history = StatusHistory()
         self.timeline = LeaderTimeline()
         self.events = RecentEvents()
+        self._events_in: frozenset[str] = _ALL
         self.status: GetSchedulerStatusResponse | None = None
         self.sample: Sample | None = None
         self.samples = 0
@@ -290,11 +295,51 @@ class ClusterFeed:
         self.timeline.see_fenced(found.answered_by, sum(found.replica.fenced_writes.values()), self._clock())
 
     async def _follow_events(self) -> None:
-        listing = await self._client.list_all(kinds.EVENT)
+        try:
+            await self._follow_events_in(_ALL)
+        except ApiError as error:
+            if error.code is not grpc.StatusCode.PERMISSION_DENIED:
+                raise
+            namespaces = await self._own_namespaces()
+            if not namespaces:
+                raise
+        await self._follow_events_in(namespaces)
+
+    async def _own_namespaces(self) -> frozenset[str]:
+        """Those to which the reader is bound."""
+        found = await self._client.who_am_i()
+        bound = {namespace for binding in found.bindings for namespace in binding.namespaces}
+        return frozenset(sorted(bound - {"*"})[:NAMESPACES_MAX])
+
+    async def _follow_events_in(self, namespaces: frozenset[str]) -> None:
+        """Returns when the reader is bound to others."""
+        follow = [self._follow_events_of(namespace, namespaces) for namespace in sorted(namespaces)]
+        if namespaces != _ALL:
+            follow.append(self._until_bound_to_others(namespaces))
+        tasks = [asyncio.ensure_future(one) for one in follow]
+        try:
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+        for task in done:
+            task.result()
+
+    async def _until_bound_to_others(self, namespaces: frozenset[str]) -> None:
+        while await self._own_namespaces() == namespaces:
+            await asyncio.sleep(_DENIED_AGAIN_SECONDS)
+
+    async def _follow_events_of(self, namespace: str, namespaces: frozenset[str]) -> None:
+        """One of them."""
+        listing = await self._client.list_all(kinds.EVENT, namespace=namespace)
         self.denied -= {"events"}
+        if self._events_in != namespaces:
+            # What is known may be of namespaces that the reader may not see any more.
+            self._events_in, self.events = namespaces, RecentEvents()
         for item in sorted((item for item in listing.objects if isinstance(item, Event)), key=event_time):
             self.events.see(item)
-        async with self._client.watch(kinds.EVENT, start_revision=listing.revision + 1) as events:
+        async with self._client.watch(kinds.EVENT, namespace=namespace, start_revision=listing.revision + 1) as events:
             async for event in events:
                 if isinstance(event.object, Event) and event.type is not EventType.DELETED:
                     self.events.see(event.object)

@@ -52,6 +52,8 @@ class PageStream:
         self._status_of = (-1, False)
         """How many samples there were, and whether zones were known."""
         self._terms = -1
+        self._recent: Any = None
+        """The Events that the sequence counts in."""
         self._events = 0
 
     async def serve(self, request: web.Request) -> web.StreamResponse:
@@ -86,8 +88,6 @@ class PageStream:
             yield _frame("problem", {"text": feed.problem})
         if self._denied != feed.denied:
             self._denied = feed.denied
-            if "events" in feed.denied:
-                self._events = 0
             yield _frame("denied", {"topics": sorted(feed.denied & self._topics)})
         if "leader" in self._topics and self._terms != feed.timeline.sequence:
             self._terms = feed.timeline.sequence
@@ -97,8 +97,20 @@ class PageStream:
             yield _frame("status", self._status())
         if "usage" in self._topics and feed.has_usage:
             yield from self._usage_news(now)
-        if "events" in self._topics and (news := feed.events.since(self._events)):
-            self._events = feed.events.sequence
+        if "events" in self._topics - feed.denied:
+            yield from self._events_news()
+
+    def _events_news(self) -> Iterator[bytes]:
+        recent = self._feed.events
+        anew = self._recent is not None and self._recent is not recent
+        if self._recent is not recent:
+            self._recent, self._events = recent, 0
+        news = recent.since(self._events)
+        self._events = recent.sequence
+        if anew:
+            # Those that were sent before may be of namespaces that the reader may not see any more.
+            yield _frame("events", {"events": news, "anew": True})
+        elif news:
             yield _frame("events", {"events": news})
 
     def _usage_news(self, now: float) -> Iterator[bytes]:

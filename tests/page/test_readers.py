@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 import ssl
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
 
 from rayched.v1.access_pb2 import RoleBinding
-from rayched.v1.core_pb2 import Node
+from rayched.v1.core_pb2 import Event, Node
 from tests.cli.cluster import wait_until
 from tests.gateway.requests import ask, connection_to
 from tests.gateway.test_bearer_tokens import bearer, is_known, issued
@@ -33,14 +33,37 @@ class ReaderFrames(PageFrames):
         self._answer = self._connection.getresponse()
         self.status = self._answer.status
 
-    def denied(self) -> set[str]:
-        """What the reader may not see, once two topics are told; `seen` has what came before."""
-        self.seen: list[Frame] = []
-        for name, content in self:
-            self.seen.append((name, content))
-            if name == "denied" and len(content["topics"]) >= 2:
-                return set(content["topics"])
+    def seen_until(self, is_enough: Callable[[list[Frame]], bool]) -> list[Frame]:
+        """All that came, in its order."""
+        seen: list[Frame] = []
+        for frame in self:
+            seen.append(frame)
+            if is_enough(seen):
+                return seen
         raise AssertionError("the stream ended")
+
+
+def denied(seen: list[Frame]) -> set[str]:
+    """What the reader may not see, as told last."""
+    return set(next((content["topics"] for name, content in reversed(seen) if name == "denied"), ()))
+
+
+def events(seen: list[Frame]) -> list[dict[str, Any]]:
+    """Those that the page has then."""
+    found: list[dict[str, Any]] = []
+    for name, content in seen:
+        if content.get("anew") or "events" in content.get("topics", ()):
+            found = []
+        if name == "events":
+            found = found + content["events"]
+    return found
+
+
+def an_event(namespace: str, about: str) -> Event:
+    event = Event(api_version="v1", kind="Event", type="Normal", reason="Tested", message=f"a word about {about}")
+    event.metadata.namespace, event.metadata.name = namespace, f"{about}.1"
+    event.involved_object.kind, event.involved_object.namespace, event.involved_object.name = "Pod", namespace, about
+    return event
 
 
 @pytest.mark.row("UI34")
@@ -66,9 +89,17 @@ def test_a_reader_of_one_namespace_sees_nothing_of_another_though_others_look_as
     headers, nobody = bearer(issued(secured, "rosa").secret), secured.tls(None)
     with ReaderFrames(secured.url, operator) as all_of_it, ReaderFrames(secured.url, nobody, headers) as own:
         all_of_it.until(lambda name, content: name == "usage" and content.get("names") == ["node-of-all"])
-        assert own.denied() == {"usage", "events"}
-        assert not [name for name, _ in own.seen if name in ("usage", "events")]
-        assert "node-of-all" not in json.dumps(own.seen)
+        for namespace in ("team-b", "team-a"):
+            secured.admin.submit(an_event(namespace, f"pod-of-{namespace}"))
+        all_of_it.seen_until(lambda seen: {"team-a", "team-b"} <= {event["namespace"] for event in events(seen)})
+        seen = own.seen_until(lambda seen: bool(denied(seen) and events(seen)))
+        # Those of the reader's own namespace come, and go on coming.
+        secured.admin.submit(an_event("team-b", "later-of-b"))
+        secured.admin.submit(an_event("team-a", "later-of-a"))
+        seen += own.seen_until(lambda seen: "later-of-a" in json.dumps(seen))
+        assert denied(seen) == {"usage"} and {event["namespace"] for event in events(seen)} == {"team-a"}
+        assert not [name for name, _ in seen if name == "usage"]
+        assert not [name for name in ("node-of-all", "team-b", "later-of-b") if name in json.dumps(seen)]
 
     def get(place: str) -> tuple[int, Any]:
         answer = ask(secured.url, f"/ui/api/{place}", headers=headers, tls=nobody)
@@ -107,14 +138,30 @@ def test_a_stream_ends_with_its_token(secured: Secured) -> None:
 
 def test_what_was_shown_is_forgotten_when_the_role_goes(secured: Secured) -> None:
     operator = secured.user("otto", "operator")
+    for namespace in ("team-a", "team-b"):
+        secured.admin.submit(an_event(namespace, f"before-of-{namespace}"))
     with ReaderFrames(secured.url, operator) as stream:
-        stream.until(lambda name, _: name == "usage")
+        before = stream.seen_until(
+            lambda seen: any(name == "usage" for name, _ in seen) and "before-of-team-b" in json.dumps(seen)
+        )
         uri = f"spiffe://{secured.made.trust_domain}/user/otto"
         secured.admin.grant(RoleBinding(subject=uri, role="viewer", namespaces=["team-a"]))
         for binding in secured.admin.grants(uri):
             if binding.role == "operator":
                 secured.admin.revoke_grant(binding.id)
-        assert {"usage", "events"} <= stream.denied()
+        seen = stream.seen_until(lambda seen: "usage" in denied(seen) and "before-of-team-a" in json.dumps(events(seen)))
+        assert {event["namespace"] for event in events(before + seen)} == {"team-a"}
+
+
+def test_a_reader_who_is_bound_to_more_sees_more(secured: Secured) -> None:
+    headers, nobody = bearer(issued(secured, "rolf").secret), secured.tls(None)
+    for namespace in ("team-a", "team-b"):
+        secured.admin.submit(an_event(namespace, f"shown-of-{namespace}"))
+    with ReaderFrames(secured.url, nobody, headers) as stream:
+        stream.seen_until(lambda seen: "shown-of-team-a" in json.dumps(events(seen)))
+        uri = f"spiffe://{secured.made.trust_domain}/user/rolf"
+        secured.admin.grant(RoleBinding(subject=uri, role="viewer", namespaces=["team-b"]))
+        stream.seen_until(lambda seen: "shown-of-team-b" in json.dumps(events(seen)))
 
 
 @pytest.mark.row("UI40", "UI41")

@@ -72,6 +72,7 @@ export class PageState {
       this.status = content;
       if (content.sample) this.samples.add(content.sample);
     } else if (name === "events") {
+      if (content.anew) this.events.clear();
       for (const event of content.events) {
         this.events.delete(event.uid);
         this.events.set(event.uid, event);
