@@ -59,7 +59,6 @@ _TOPIC_OF: Final = {
     "_follow_allocated": "usage",
     "_follow_status": "status",
     "_follow_leader": "leader",
-    "_follow_replicas": "leader",
     "_follow_events": "events",
 }
 
@@ -188,7 +187,7 @@ class ClusterFeed:
                 self.status, self.sample, self.history = None, None, StatusHistory()
             case "_follow_events":
                 self.events = RecentEvents()
-            case "_follow_leader" | "_follow_replicas":
+            case "_follow_leader":
                 self.timeline = LeaderTimeline()
 
     def _tell_usage(self) -> None:
@@ -285,14 +284,10 @@ class ClusterFeed:
             await asyncio.sleep(REPLICAS_SECONDS)
 
     async def _count_fenced(self, replica: AsyncClient) -> None:
-        try:
+        # One that does not answer tells it later, or nobody will hear of it. It is not asked in the reader's name.
+        with suppress(ApiError):
             found = await replica.leader(timeout_seconds=_ANSWER_SECONDS)
-        except ApiError as error:
-            if error.code in _ABOUT_THE_READER:
-                raise
-            # It is gone, and had no fenced write since it was looked at, or nobody will hear of it.
-            return
-        self.timeline.see_fenced(found.answered_by, sum(found.replica.fenced_writes.values()), self._clock())
+            self.timeline.see_fenced(found.answered_by, sum(found.replica.fenced_writes.values()), self._clock())
 
     async def _follow_events(self) -> None:
         try:

@@ -6,11 +6,13 @@ import asyncio
 import json
 import socket
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, cast
 
+import grpc
 import pytest
 
 from rayched.client.async_client import AsyncClient
+from rayched.client.errors import ApiError
 from rayched.page.cluster_feed import ClusterFeed
 from rayched.page.histories import COARSE_SAMPLES_MAX, FENCED_MAX, FINE_SAMPLES_MAX, LeaderTimeline, StatusHistory
 from rayched.page.planning import PlanRefused, PlanRunner, PlanWish
@@ -136,6 +138,31 @@ def test_nobody_is_asked_for_anything_while_nobody_looks() -> None:
             assert feed._tasks == tasks
         await feed.close()
         assert all(task.done() for task in tasks) and feed._tasks == []
+
+    asyncio.run(play())
+
+
+class ReplicaThatRefuses:
+    """Asked with the gateway's certificate, which has expired, say."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    async def leader(self, *, timeout_seconds: float) -> None:
+        self.asked += 1
+        raise ApiError(grpc.StatusCode.UNAUTHENTICATED, "nobody")
+
+
+def test_a_replica_that_refuses_the_gateway_says_nothing_of_the_reader() -> None:
+    async def play() -> None:
+        replica = ReplicaThatRefuses()
+        feed = ClusterFeed(AsyncClient([nobody()]), lambda: NOW, lambda: [cast(AsyncClient, replica)])
+        async with feed.watched():
+            while not replica.asked:
+                await asyncio.sleep(0.01)
+            await asyncio.sleep(0)
+            assert (feed.over, feed.denied, feed.timeline.plain()["fenced"]) == ("", frozenset(), [])
+        await feed.close()
 
     asyncio.run(play())
 
