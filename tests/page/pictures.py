@@ -23,7 +23,7 @@ WIDE, PHONE = {"width": 1280, "height": 1000}, {"width": 390, "height": 844}
 SAMPLES_SECONDS = 20.0
 IN_DOCS = {"overview": "#/", "nodes": "#/nodes?by=cpu", "pod": "#/pod/default/shop-1"}
 VIEWS = {**IN_DOCS, "queue": "#/queue", "plan": "#/plan", "events": "#/events", "replicas": "#/replicas", "node": "#/node/{node}"}
-ON_PHONES = ("overview", "queue")
+ON_PHONES = ("overview", "queue", "plan", "replicas")
 
 
 def submit_some(client: Client) -> None:
@@ -31,6 +31,16 @@ def submit_some(client: Client) -> None:
     client.submit_many(a_pod(f"shop-{number}", 250, 512) for number in range(200))
     client.submit_many(a_pod(f"huge-{number}", 99_000, 512) for number in range(40))
     client.wait_bound([f"shop-{number}" for number in range(200)], timeout_seconds=300.0)
+
+
+def ask_what_if(page: Any) -> None:
+    """More nodes, and a few emptied; some of the pods that wait fit then. A plan that takes too long says so in the picture."""
+    first, *more = page.evaluate("rayched.state.columns.names.slice(0, 6)")
+    page.fill("input[name=add]", "40")
+    page.fill("input[name=like]", first)
+    page.fill("input[name=drain]", " ".join(more))
+    page.click("button[type=submit]")
+    page.wait_for_function("() => rayched.view.outlook || document.querySelector('.error')", timeout=60_000)
 
 
 def draw(
@@ -47,6 +57,8 @@ def draw(
         page.evaluate("address => { location.hash = address }", address)
         page.wait_for_timeout(1_000)
         page.evaluate("() => rayched.view.ready")
+        if name == "plan":
+            ask_what_if(page)
         page.wait_for_timeout(3_000)
         page.screenshot(path=directory / f"page-{name}{suffix}.png")
         print(directory / f"page-{name}{suffix}.png")
