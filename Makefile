@@ -23,7 +23,7 @@ $(STAMP): requirements.lock requirements-build.lock pyproject.toml
 	@echo "installing the locked dependencies into $(VENV), in one to five minutes ..."
 	@$(PYTHON) -m venv --clear $(VENV)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --only-binary :all: -r requirements-build.lock
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --no-build-isolation --use-pep517 -r requirements.lock
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --require-hashes --no-build-isolation --use-pep517 -r requirements.lock
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@touch $@
 
