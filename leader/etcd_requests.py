@@ -8,19 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 from leader import effects as fx
 from leader.etcd_shim import kv, rpc
 from leader.events import EpochChanged, Found, Outcome, RecordChanged, Refused, Written
 from leader.record import View, read_stored_epoch, read_stored_record
 
-NEVER: Final[Any] = rpc.RequestOp(request_delete_range=rpc.DeleteRangeRequest(key=b"\0"))
-"""Stands where a transaction without a guard never goes: then it is none that only reads.
-
-Where such a one runs while its caller gives up, by a deadline or by its death, etcd 3.5.1 and others of its time end themselves.
-Source: etcd-io/etcd#14110. A deletion, not a put, as at its quota etcd takes no transaction with a put.
-"""
 RULE_RELEASES_ARE_GUARDED: bool = True
 """Broken by tests alone."""
 
@@ -39,11 +33,21 @@ class LockKeys:
             raise ValueError(f"lock keys: {self.record!r} and {self.epoch!r}, want two different keys")
 
 
+def never(key: bytes) -> Any:
+    """Stands where a transaction without a guard never goes: then it is none that only reads. `key`: one that is read there.
+
+    Where such a one runs while its caller gives up, by a deadline or by its death, etcd 3.5.1 and others of its time end
+    themselves. Source: etcd-io/etcd#14110. A deletion, not a put, as at its quota etcd takes no transaction with a put; of a key
+    that nobody has, but that lies where a user of etcd may write who may read the other one.
+    """
+    return rpc.RequestOp(request_delete_range=rpc.DeleteRangeRequest(key=key + b"\0"))
+
+
 def build(request: fx.Request, keys: LockKeys, lease_id: int) -> Any:
     """The TxnRequest. Records of a holder are bound to the etcd lease; the epoch and a released record are not."""
     match request:
         case fx.Get():
-            return rpc.TxnRequest(success=reads(keys), failure=[NEVER])
+            return rpc.TxnRequest(success=reads(keys), failure=[never(keys.record)])
         case fx.Acquire(record_revision=record_revision, epoch_revision=epoch_revision):
             guard = [at_revision(keys.record, record_revision), at_revision(keys.epoch, epoch_revision)]
             puts = [_put(keys.record, request.record.to_json(), lease_id), _put(keys.epoch, request.epoch.to_json(), 0)]

@@ -40,6 +40,7 @@ _USUAL_SHARE: Final = 0.125
 """Of the last answer in what answers usually take."""
 _LOOK_SECONDS_MAX: Final = 0.5
 _ANY_KEY: Final[Any] = rpc.RangeRequest(key=b"\0", count_only=True)
+"""etcd looks whether it is up to date before it looks whether its user may read the key."""
 _SAYS_NOTHING: Final = frozenset(
     {
         grpc.StatusCode.UNAVAILABLE,
@@ -87,7 +88,7 @@ class MemberChannel:
         first = threading.Lock()
 
         def looked(place: int, call: Any) -> None:
-            if call.code() is grpc.StatusCode.OK and first.acquire(blocking=False):
+            if call.code() not in _SAYS_NOTHING and first.acquire(blocking=False):
                 self._turn = place
 
         for place, look in enumerate(self._looks):

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from leader.channel import open_channel
-from rayched.store.calls import Deadlines
+from rayched.store.calls import ANY_KEY, Deadlines
 from rayched.store.errors import StoreUnavailable
 from rayched.store.io.client import StoreClient
 
@@ -28,19 +28,24 @@ WAIT_SECONDS_MAX: Final = 600.0
 _log = logging.getLogger("rayched.replica")
 
 
-def ask(endpoints: Sequence[str], seconds: float = ANSWER_SECONDS) -> None:
-    """One linearizable read. Raises EndpointError, and StoreErrors: StoreUnavailable where nobody answers in time."""
+def ask(endpoints: Sequence[str], seconds: float = ANSWER_SECONDS, key: bytes = ANY_KEY) -> None:
+    """One linearizable read of a key, which nobody need have.
+
+    Raises EndpointError, and StoreErrors: StoreUnavailable where nobody answers in time.
+    """
     with open_channel(endpoints) as channel:
-        StoreClient(channel, Deadlines(patience_seconds=seconds)).revision()
+        StoreClient(channel, Deadlines(patience_seconds=seconds)).revision(key)
 
 
-def wait_for_etcd(endpoints: Sequence[str], stop: threading.Event, seconds_max: float = WAIT_SECONDS_MAX) -> bool:
+def wait_for_etcd(
+    endpoints: Sequence[str], stop: threading.Event, seconds_max: float = WAIT_SECONDS_MAX, key: bytes = ANY_KEY
+) -> bool:
     """Whether it answered before `stop` was set. Raises as `ask`, StoreUnavailable after `seconds_max`."""
     began = time.monotonic()
     pause = 0.0
     while not stop.is_set():
         try:
-            ask(endpoints)
+            ask(endpoints, key=key)
         except StoreUnavailable as error:
             waited = time.monotonic() - began
             if waited >= seconds_max:

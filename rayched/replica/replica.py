@@ -111,7 +111,7 @@ def run(settings: ReplicaSettings) -> int:
         owned.enter_context(redirect_stdout(owned.enter_context(open(os.devnull, "w"))))
         keeper = None if etcd is None else owned.enter_context(EtcdKeeper(etcd, stopping.fail))
         endpoints = settings.given_etcd if keeper is None else (keeper.etcd.endpoint,)
-        if not _etcd_answers(endpoints, stopping, given=etcd is None):
+        if not _etcd_answers(endpoints, Keys(settings.root), stopping, given=etcd is None):
             log.info("stopped")
             return 0
         belief_file = owned.enter_context(_belief_file())
@@ -341,14 +341,14 @@ def _check_listen(flag: str, host: str, port: int) -> None:
         raise ReplicaError(f"{flag} {host}:{port}: {error.strerror}; choose an address of this host with a free port") from error
 
 
-def _etcd_answers(endpoints: tuple[str, ...], stopping: Stopping, *, given: bool) -> bool:
+def _etcd_answers(endpoints: tuple[str, ...], keys: Keys, stopping: Stopping, *, given: bool) -> bool:
     """False where the replica is told to stop before. An own etcd was ready, so one that does not answer then is an error."""
     stop = threading.Event()
     stopping.when_asked(stop.set)
     try:
         if given:
-            return wait_for_etcd(endpoints, stop)
-        ask(endpoints)
+            return wait_for_etcd(endpoints, stop, key=keys.cluster_prefix)
+        ask(endpoints, key=keys.cluster_prefix)
         return not stop.is_set()
     except (EndpointError, TlsFileError) as error:
         raise ReplicaError(f"--etcd-endpoints: {error}") from error

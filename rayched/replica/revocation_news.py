@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from leader.channel import kept, open_channel
-from leader.etcd_requests import NEVER
+from leader.etcd_requests import never
 from leader.etcd_shim import rpc
 from leader.record import RecordError
 from leader.revocation import Evidence, RevocationNote
@@ -63,7 +63,7 @@ class RevocationNews:
         if stored is None:
             return None
         read = rpc.RangeRequest(key=self._keys.epoch, revision=epoch - 1)
-        answer = store.txn(rpc.TxnRequest(success=[rpc.RequestOp(request_range=read)], failure=[NEVER]))
+        answer = store.txn(rpc.TxnRequest(success=[rpc.RequestOp(request_range=read)], failure=[never(self._keys.epoch)]))
         note = RevocationNote.from_json(stored.value)
         return note if [pair.mod_revision for pair in answer.responses[0].response_range.kvs] == [note.epoch] else None
 

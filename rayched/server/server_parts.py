@@ -101,7 +101,7 @@ class EtcdSources:
         return self._events
 
     async def revision(self) -> int:
-        return await self._store.revision()
+        return await self._store.revision(self._options.keys.cluster_prefix)
 
     async def close(self) -> None:
         for source in (self._cluster, self._events, *self._failed):

@@ -13,8 +13,8 @@ from rayched.store.entries import Page, entry_of
 from rayched.store.keys import prefix_end
 from rayched.store.transactions import WRITES_MAX
 
-# No key of ours; a read of it still asks the members for the newest revision.
-REVISION_REQUEST: Final[Any] = rpc.RangeRequest(key=b"\0", count_only=True)
+ANY_KEY: Final = b"\0"
+"""No key of ours. Where etcd has users they may not read it."""
 PAGE_LIMIT: Final = 500
 """Keys of a page of a list, where the caller does not say."""
 
@@ -67,6 +67,11 @@ class MemberStatus:
     """0 before etcd 3.6, which does not say it here."""
     alarms: tuple[str, ...]
     """Names of the alarms that are raised, by any member: NOSPACE, CORRUPT."""
+
+
+def revision_request(key: bytes) -> Any:
+    """A read for the sake of the newest revision, which the members have to agree on; nobody need have the key."""
+    return rpc.RangeRequest(key=key, count_only=True)
 
 
 def page_request(prefix: bytes, limit: int, revision: int, start_key: bytes, keys_only: bool, end_key: bytes = b"") -> Any:

@@ -37,7 +37,11 @@ class StoreBusy(NotApplied):
 
 
 class RequestRefused(NotApplied):
-    """etcd found the request itself wrong, for example one key written twice in one transaction, or lacks the permission."""
+    """etcd found the request itself wrong, for example one key written twice in one transaction."""
+
+
+class StoreDenied(RequestRefused):
+    """etcd has users, and this one may not do that."""
 
 
 class LeaseNotFound(NotApplied):
@@ -63,12 +67,13 @@ _BY_TEXT: Final[tuple[tuple[re.Pattern[str], type[StoreError]], ...]] = (
     (re.compile("request is too large|too many operations|larger than max"), RequestTooLarge),
     (re.compile("too many requests"), StoreBusy),
     (re.compile("requested lease not found"), LeaseNotFound),
+    (re.compile("user name is empty|invalid auth token"), StoreDenied),
 )
 _BY_CODE: Final[dict[grpc.StatusCode, type[StoreError]]] = {
     grpc.StatusCode.INVALID_ARGUMENT: RequestRefused,
     grpc.StatusCode.FAILED_PRECONDITION: RequestRefused,
-    grpc.StatusCode.PERMISSION_DENIED: RequestRefused,
-    grpc.StatusCode.UNAUTHENTICATED: RequestRefused,
+    grpc.StatusCode.PERMISSION_DENIED: StoreDenied,
+    grpc.StatusCode.UNAUTHENTICATED: StoreDenied,
     grpc.StatusCode.UNIMPLEMENTED: RequestRefused,
     grpc.StatusCode.NOT_FOUND: RequestRefused,
 }

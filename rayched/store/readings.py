@@ -9,9 +9,9 @@ from collections import deque
 from collections.abc import Generator, Sequence
 from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
-from leader.etcd_requests import NEVER
+from leader.etcd_requests import never
 from leader.etcd_shim import rpc
-from rayched.store.calls import REVISION_REQUEST, Deadlines, page_of, page_request, weight_of
+from rayched.store.calls import ANY_KEY, Deadlines, page_of, page_request, revision_request, weight_of
 from rayched.store.entries import Entry, Page, Reading, first_entry
 from rayched.store.errors import RequestTooLarge, StoreFull
 from rayched.store.page_size import PageSize
@@ -38,7 +38,7 @@ Reads: TypeAlias = Generator[WantedRead, Any, R]
 def read_many(keys: Sequence[bytes]) -> Reads[Reading]:
     """These keys at one revision, as many a transaction as etcd takes."""
     entries: list[Entry | None] = []
-    revision = 0
+    revision, newest = 0, revision_request(keys[0] if keys else ANY_KEY)
     parts = deque(keys[start : start + WRITES_MAX] for start in range(0, len(keys), WRITES_MAX))
     while parts:
         part = parts.popleft()
@@ -52,14 +52,14 @@ def read_many(keys: Sequence[bytes]) -> Reads[Reading]:
             parts.extendleft((part[middle:], part[:middle]))
         except StoreFull:
             # Before etcd 3.5.2 no transaction is taken at the quota, not even one that reads.
-            revision = revision or (yield from _newest_revision())
+            revision = revision or (yield WantedRead(newest)).header.revision
             for operation in request.success:
                 operation.request_range.revision = revision
                 entries.append(first_entry((yield WantedRead(operation.request_range))))
         else:
             entries += [first_entry(response.response_range) for response in answer.responses]
             revision = revision or answer.header.revision
-    return Reading(tuple(entries), revision or (yield from _newest_revision()))
+    return Reading(tuple(entries), revision or (yield WantedRead(newest)).header.revision)
 
 
 def list_pages(prefix: bytes, keys_only: bool) -> Reads[Page]:
@@ -76,14 +76,9 @@ def list_pages(prefix: bytes, keys_only: bool) -> Reads[Page]:
         size.arrived(len(page.entries), weight_of(page))
 
 
-def _newest_revision() -> Reads[int]:
-    answer = yield WantedRead(REVISION_REQUEST)
-    return int(answer.header.revision)
-
-
 def reading_request(part: Sequence[bytes], revision: int) -> Any:
-    """The TxnRequest that reads these keys at a revision; 0: the newest. It has a side that is never taken: see NEVER."""
-    request = rpc.TxnRequest(failure=[NEVER])
+    """The TxnRequest that reads these keys at a revision; 0: the newest. It has a side that is never taken: see `never`."""
+    request = rpc.TxnRequest(failure=[never(part[0])])
     for key in part:
         read = request.success.add().request_range
         read.key, read.revision = key, revision

@@ -23,6 +23,7 @@ from rayched.store.errors import (
     RequestRefused,
     RequestTooLarge,
     StoreBusy,
+    StoreDenied,
     StoreError,
     StoreFull,
     StoreUnavailable,
@@ -162,6 +163,8 @@ def test_only_errors_of_grpc_are_asked_for_a_code() -> None:
         ("etcdserver: too many requests", StoreBusy),
         ("etcdserver: requested lease not found", LeaseNotFound),
         ("etcdserver: duplicate key given in txn request", RequestRefused),
+        ("etcdserver: user name is empty", StoreDenied),
+        ("etcdserver: invalid auth token", StoreDenied),
     ],
 )
 def test_what_etcd_says_is_known_by_its_text_and_else_by_its_code(text: str, kind: type[StoreError]) -> None:
@@ -169,6 +172,13 @@ def test_what_etcd_says_is_known_by_its_text_and_else_by_its_code(text: str, kin
     assert type(found) is kind and text.removeprefix("etcdserver: ") in str(found)
     assert store_error(found) is found
     assert not isinstance(found, Compacted) or found.compact_revision == 0
+
+
+@pytest.mark.parametrize("code", [grpc.StatusCode.PERMISSION_DENIED, grpc.StatusCode.UNAUTHENTICATED])
+def test_what_etcds_user_may_not_do_is_told_apart(code: grpc.StatusCode) -> None:
+    assert type(store_error(aio_error(code, "etcdserver: permission denied"))) is StoreDenied
+    # Who waits for an etcd that comes back does not wait for that.
+    assert not issubclass(StoreDenied, StoreUnavailable)
 
 
 # ------------------------------------------------------------------------------------------------------------------- reads

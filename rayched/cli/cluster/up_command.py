@@ -242,6 +242,7 @@ def _check_before_start(ports: PortOptions, replicas: int, settings: Mapping[str
     from rayched.replica.etcd_wait import ask
     from rayched.replica.scheduler_settings import SchedulerSettingsError, read_scheduler_settings
     from rayched.store.errors import StoreError
+    from rayched.store.keys import Keys
 
     try:
         for number in range(replicas):
@@ -250,7 +251,8 @@ def _check_before_start(ports: PortOptions, replicas: int, settings: Mapping[str
         settings["data_dir"].mkdir(parents=True, exist_ok=True)
         if settings["etcd_endpoints"]:
             # Replicas wait for it without an end; somebody who sits there wants to know.
-            ask(ReplicaSettings(**settings).given_etcd)
+            wanted = ReplicaSettings(**settings)
+            ask(wanted.given_etcd, key=Keys(wanted.root).cluster_prefix)
     except SchedulerSettingsError as error:
         fail_all(error.lines, raised=error.raised)
     except SettingsError as error:

@@ -12,8 +12,8 @@ import tenacity
 
 from leader.etcd_shim import rpc
 from rayched.store.calls import (
+    ANY_KEY,
     PAGE_LIMIT,
-    REVISION_REQUEST,
     Deadlines,
     Lease,
     Member,
@@ -22,6 +22,7 @@ from rayched.store.calls import (
     page_of,
     page_request,
     put_requests,
+    revision_request,
     status_of_member,
 )
 from rayched.store.entries import Entry, Page, Reading, first_entry
@@ -94,8 +95,8 @@ class AsyncStoreClient:
     async def list_all(self, prefix: bytes, *, keys_only: bool = False) -> Page:
         return await self._follow(list_pages(prefix, keys_only))
 
-    async def revision(self) -> int:
-        answer = await self._read(self._kv.Range, REVISION_REQUEST)
+    async def revision(self, key: bytes = ANY_KEY) -> int:
+        answer = await self._read(self._kv.Range, revision_request(key))
         return int(answer.header.revision)
 
     async def commit(self, guard: Guard | None, writes: Sequence[Write]) -> list[Outcome]:
@@ -130,10 +131,10 @@ class AsyncStoreClient:
             current, *also = [await self.get(key) for key, _ in conditions]
             if current is None:
                 # Refused, and done all the same: etcd looks at its space a second time after it has deleted.
-                return Committed(await self.revision())
+                return Committed(await self.revision(write.key))
             found = [0 if entry is None else entry.mod_revision for entry in (current, *also)]
             if found != [revision for _, revision in conditions]:
-                return Conflict(current, tuple(also), await self.revision())
+                return Conflict(current, tuple(also), await self.revision(write.key))
             answer = await self._write(self._kv.DeleteRange, rpc.DeleteRangeRequest(key=write.key))
             return Committed(int(answer.header.revision))
         except StoreError as error:

@@ -19,8 +19,8 @@ import tenacity
 
 from leader.etcd_shim import rpc
 from rayched.store.calls import (
+    ANY_KEY,
     PAGE_LIMIT,
-    REVISION_REQUEST,
     Deadlines,
     Lease,
     Member,
@@ -29,6 +29,7 @@ from rayched.store.calls import (
     page_of,
     page_request,
     put_requests,
+    revision_request,
     status_of_member,
 )
 from rayched.store.entries import Entry, Page, Reading, first_entry
@@ -123,9 +124,9 @@ class StoreClient:
         """All pages, at the revision of the first."""
         return self._follow(list_pages(prefix, keys_only))
 
-    def revision(self) -> int:
-        """The newest revision."""
-        answer = self._read(self._kv.Range, REVISION_REQUEST)
+    def revision(self, key: bytes = ANY_KEY) -> int:
+        """The newest revision, as a read of this key tells it, which nobody need have."""
+        answer = self._read(self._kv.Range, revision_request(key))
         return int(answer.header.revision)
 
     def commit(self, guard: Guard | None, writes: Sequence[Write]) -> list[Outcome]:
