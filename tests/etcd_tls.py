@@ -20,8 +20,11 @@ from rayched.replica.ray.processes import dying_with_us
 from rayched.store.errors import StoreError
 from rayched.store.io.client import StoreClient
 from tests.pki.made import CLIENT, a_pair
+from tests.runbook import execute, steps
 
 SERVER_NAME = "etcd.example"
+USER = "somebody"
+"""The common name of `a_client_of_etcd`: etcd goes by that."""
 _READY_SECONDS_MAX = 30.0
 
 
@@ -69,3 +72,11 @@ def _until_ready(endpoints: SecureEndpoints, process: subprocess.Popen[bytes]) -
                 assert process.poll() is None, f"etcd ended with {process.returncode}"
                 assert time.monotonic() < ends_at, "etcd is not ready"
                 time.sleep(0.05)
+
+
+def enable_users(endpoint: str, files: TlsFiles) -> None:
+    """One who may use /rayched/ and no more, and root, who has to be there: by the lines of docs/operations.md."""
+    script = steps("Users of etcd").replace("NAME=rayched\n", f"NAME={USER}\n")
+    assert USER in script
+    tls = {"ETCDCTL_CACERT": files.ca, "ETCDCTL_CERT": files.certificate, "ETCDCTL_KEY": files.key}
+    execute(script, find_etcd(), endpoint, {name: str(path) for name, path in tls.items()})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
@@ -30,13 +31,17 @@ def look(heading: str) -> str:
     return found[1]
 
 
-def execute(script: str, binary: EtcdBinary, endpoint: str) -> str:
-    """What the script prints, run by bash with etcd's own programs. Raises subprocess.CalledProcessError, TimeoutExpired."""
+def execute(script: str, binary: EtcdBinary, endpoint: str, more: Mapping[str, str] | None = None) -> str:
+    """What the script prints, run by bash with etcd's own programs. `more`: of its environment.
+
+    Raises subprocess.CalledProcessError, TimeoutExpired.
+    """
     environment = {
         **os.environ,
         "PATH": f"{binary.path.parent}:{os.environ['PATH']}",
         "ETCDCTL_API": "3",
         "ETCDCTL_ENDPOINTS": endpoint,
+        **(more or {}),
     }
     command = ["bash", "-euo", "pipefail", "-c", script]
     return subprocess.run(command, env=environment, check=True, timeout=120, capture_output=True, text=True).stdout

@@ -9,6 +9,8 @@
 | defragments | the same, an etcd of one member alone | FULL, or the file nears the quota, and much of it is free |
 | disarms the alarm | the same | every member has room again |
 
+What an etcd with users does not let this replica's do is told (etcd_denials.py), and left to whoever may.
+
 Compacting twice does no harm, so nobody is elected for it. Members of an etcd of several are not defragmented from here: each
 would be silent meanwhile, and their order is an administrator's. What is wrong then, and which commands help, is told by readyz,
 the log and `rayched leader`.
@@ -34,10 +36,11 @@ from leader.clock import boottime
 from leader.record import read_stored_record
 from rayched.controllers.clock_skew import ClockSkew
 from rayched.controllers.compaction import compactable, moments_in, value_of, with_moment
+from rayched.controllers.etcd_denials import EtcdAct, EtcdDenials
 from rayched.controllers.loop_thread import LoopThread
 from rayched.store.calls import Deadlines, MemberStatus
 from rayched.store.entries import Entry
-from rayched.store.errors import Compacted, StoreError
+from rayched.store.errors import Compacted, StoreDenied, StoreError
 from rayched.store.io.client import StoreClient
 from rayched.store.keys import Keys
 from rayched.store.quota import quota_of
@@ -64,6 +67,8 @@ _DEFRAGMENT_SECONDS_MAX: Final = 600.0
 _ALONE_SECONDS: Final = 10.0
 """A lease that nobody has renewed for so long is nobody's."""
 _TOLD_AGAIN_SECONDS: Final = 60.0
+_DENIED_SECONDS: Final = 60.0
+"""Until a compaction that etcd's user may not do is tried again."""
 _DEADLINES: Final = Deadlines(read_seconds=1.0, patience_seconds=1.0)
 
 _FILE = Gauge("rayched_etcd_file_bytes", "Size of the file of etcd's fullest member; the quota limits it.")
@@ -104,6 +109,7 @@ class SpaceKeeper:
         self._room_for_events = room_for_events
         self._clock = RevisionClock()
         self._skew = ClockSkew()
+        self._denials = EtcdDenials()
         self._quota_bytes = 0
         self._members = 1
         self._ask_at = 0.0
@@ -129,7 +135,8 @@ class SpaceKeeper:
 
     def problems(self) -> list[str]:
         """What people should know, one line each."""
-        return [line for line in (self.gate.space.problem(), self._skew.problem()) if line is not None]
+        found = [line for line in (self.gate.space.problem(), self._skew.problem()) if line is not None]
+        return found + self._denials.problems()
 
     # ---------------------------------------------------------------------------------------------------------- the loop
 
@@ -191,7 +198,8 @@ class SpaceKeeper:
         found = []
         for store in stores:
             try:
-                found.append((store, store.status()))
+                with self._denials.asked(EtcdAct.STATUS):
+                    found.append((store, store.status()))
             except StoreError as error:
                 # The others tell enough; that a member is away is for others to notice.
                 log.debug("etcd's space: %s", error)
@@ -204,7 +212,10 @@ class SpaceKeeper:
         quotas = [status.quota_bytes for _, status in statuses if status.quota_bytes]
         if not quotas:
             quotas = [quota for endpoint in self._endpoints if (quota := quota_of(endpoint))]
-        self._members = len(statuses[0][0].members())
+        # Who is not told takes the endpoints for all of them.
+        self._members = len(self._endpoints)
+        with contextlib.suppress(StoreDenied), self._denials.asked(EtcdAct.MEMBERS):
+            self._members = len(statuses[0][0].members())
         if quotas and min(quotas) != self._quota_bytes:
             self._quota_bytes = min(quotas)
             log.info("etcd's quota is %d MiB", self._quota_bytes >> 20)
@@ -257,7 +268,11 @@ class SpaceKeeper:
         if target <= self._compacted and target <= self._clock.revision:
             return False
         try:
-            store.compact(target)
+            with self._denials.asked(EtcdAct.COMPACT):
+                store.compact(target)
+        except StoreDenied:
+            self._compact_at = self._moments_at = now + _DENIED_SECONDS
+            return False
         except Compacted:
             # Another replica was faster, or an administrator.
             self._compacted, self._compacted_at = target, now
@@ -284,11 +299,13 @@ class SpaceKeeper:
 
     def _defragment(self, store: StoreClient, now: float) -> None:
         self._defragment_at = now + _DEFRAGMENT_SECONDS
-        self._defragmented = self._compacted
+        compacted = self._compacted
         before = self.gate.space
         log.warning("defragmenting etcd, which answers nobody meanwhile: %s", before.words)
         began = time.monotonic()
-        store.defragment(_DEFRAGMENT_SECONDS_MAX)
+        with self._denials.asked(EtcdAct.DEFRAGMENT):
+            store.defragment(_DEFRAGMENT_SECONDS_MAX)
+        self._defragmented = compacted
         _DEFRAGMENTATIONS.inc()
         status = store.status()
         self._found(judge([status], self._quota_bytes, before.state))
@@ -297,5 +314,6 @@ class SpaceKeeper:
     def _disarm(self, store: StoreClient, *, complete: bool) -> None:
         """`complete`: all members have answered, so the fullest is known."""
         if complete and self.gate.space.may_disarm:
-            store.disarm_nospace()
+            with self._denials.asked(EtcdAct.DISARM):
+                store.disarm_nospace()
             log.warning("etcd's alarm NOSPACE is disarmed: %s", self.gate.space.words)

@@ -18,7 +18,8 @@ from rayched.controllers.compaction import Moment, moments_in, value_of
 from rayched.controllers.space_keeper import SpaceKeeper
 from rayched.replica.etcd.etcd_server import EtcdServer
 from rayched.server.server_options import ServerOptions
-from rayched.store.errors import Compacted, StoreError, StoreFull
+from rayched.store.calls import Member, MemberStatus
+from rayched.store.errors import Compacted, StoreDenied, StoreError, StoreFull
 from rayched.store.io.client import StoreClient
 from rayched.store.keys import Keys
 from rayched.store.space import SpaceState
@@ -221,6 +222,73 @@ def test_history_is_forgotten_by_moments_in_etcd_however_short_a_replica_lives(e
     assert entry is not None
     assert moments_in(entry.value)[0].revision == old + 1
     assert len(moments_in(entry.value)) == 2
+
+
+class StoreOfAUser(StoreClient):
+    """etcd with users, of a version that asks them: the tests' own asks nobody."""
+
+    denied: frozenset[str] = frozenset()
+
+    def _asked(self, what: str) -> None:
+        if what in self.denied:
+            raise StoreDenied("etcd: PERMISSION_DENIED: permission denied")
+
+    def compact(self, revision: int) -> None:
+        self._asked("compact")
+        super().compact(revision)
+
+    def status(self) -> MemberStatus:
+        self._asked("status")
+        return super().status()
+
+    def members(self) -> tuple[Member, ...]:
+        self._asked("members")
+        return super().members()
+
+    def disarm_nospace(self) -> int:
+        self._asked("disarm")
+        return super().disarm_nospace()
+
+    def defragment(self, timeout_seconds: float) -> None:
+        self._asked("defragment")
+        super().defragment(timeout_seconds)
+
+
+@pytest.mark.row("B112")
+@pytest.mark.parametrize(
+    ("denied", "told"),
+    [
+        ("compact", "will not be compacted (etcd: PERMISSION_DENIED: permission denied): start etcd with --auto-compaction-mode"),
+        ("status", "will not tell how full it is (etcd: PERMISSION_DENIED: permission denied): watch etcd's own metrics"),
+        ("members", "will not name its members"),
+        ("defragment", "will not be defragmented"),
+        ("disarm", "will not have its alarm disarmed"),
+    ],
+)
+def test_what_etcds_user_may_not_do_is_told_until_it_may(
+    etcd: EtcdServer, store: StoreClient, denied: str, told: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    fill(store, lambda _: b"/r/one key")
+    keeper = SpaceKeeper([etcd.endpoint], KEYS, lambda: 1)
+    with contextlib.closing(open_channel([etcd.endpoint])) as channel:
+        asked = StoreOfAUser(channel)
+        if denied == "disarm":
+            # What is in its way was compacted and defragmented by others.
+            store.compact(store.status().revision)
+            store.defragment(60.0)
+        asked.denied = frozenset({denied})
+
+        def is_told() -> bool:
+            keeper._compact_at = keeper._moments_at = keeper._ask_at = keeper._defragment_at = 0.0
+            with contextlib.suppress(StoreDenied):
+                keeper.look([asked])
+            return any(told in line for line in keeper.problems())
+
+        until(is_told, 30)
+        is_told()
+        assert [record.levelname for record in caplog.records if told in record.message] == ["ERROR"]
+        asked.denied = frozenset()
+        until(lambda: not is_told(), 30)
 
 
 def test_the_quota_and_the_sizes_are_read_from_etcd_itself(etcd: EtcdServer, store: StoreClient) -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import http.client
+import os
 import re
+import signal
 import ssl
 import threading
 import time
@@ -16,6 +18,7 @@ from pathlib import Path
 import grpc
 import pytest
 
+from leader.channel import SecureEndpoints, open_channel
 from rayched.access.identity import IdentityKind
 from rayched.client.client import Client
 from rayched.client.errors import ApiError
@@ -27,8 +30,10 @@ from rayched.pki.tls_files import TlsFiles
 from rayched.replica.cluster.local_cluster import LocalCluster, ReplicaProcess
 from rayched.replica.cluster.local_pki import LocalPki
 from rayched.replica.cluster.local_start import wait_until_up
+from rayched.store.errors import StoreDenied
+from rayched.store.io.client import StoreClient
 from rayched.v1.core_pb2 import Pod
-from tests.etcd_tls import a_client_of_etcd, etcd_over_tls
+from tests.etcd_tls import a_client_of_etcd, enable_users, etcd_over_tls, etcd_tls
 from tests.pki.made import an_authority
 from tests.server.serving import until
 
@@ -184,6 +189,33 @@ def test_a_cluster_works_over_an_etcd_that_wants_certificates(tmp_path: Path, ma
         for replica in cluster.replicas:
             assert cluster.tls is not None
             assert b"rayched_certificate_expiry_seconds" in scraped(replica, cluster.tls)
+
+
+@pytest.mark.row("B25", "B112")
+def test_a_cluster_works_over_an_etcd_in_which_it_may_use_its_own_keys_alone(tmp_path: Path, made: PkiDirectory) -> None:
+    """Also where its leader is killed: guardians and followers end terms as the same user."""
+    authority = an_authority()
+    files = a_client_of_etcd(authority, tmp_path / "etcd-client")
+    flags = ["--etcd-cafile", str(files.ca), "--etcd-certfile", str(files.certificate), "--etcd-keyfile", str(files.key)]
+    (tmp_path / "etcd").mkdir()
+    with etcd_over_tls(tmp_path / "etcd", authority) as endpoint:
+        enable_users(endpoint, files)
+        with open_channel(SecureEndpoints([endpoint], etcd_tls(files))) as channel, pytest.raises(StoreDenied):
+            StoreClient(channel).revision()
+        with running(tmp_path / "cluster", made, [*flags, "--no-compact"], [endpoint]) as (cluster, client):
+            for node in hollow_nodes(2, 1, NodeShape()):
+                client.register_node(node)
+            client.submit(a_pod("before"))
+            assert client.wait_bound("before")[0].spec.node_name
+            leader = client.leader()
+            (address,) = [one for one in cluster.addresses if one == leader.address]
+            os.kill(cluster.replicas[cluster.addresses.index(address)].pid, signal.SIGKILL)
+            client.submit(a_pod("after"))
+            assert client.wait_bound("after")[0].spec.node_name
+            assert client.leader().epoch > leader.epoch
+            client.delete("pods", "before")
+            logs = "".join(replica.log_file.read_text() for replica in cluster.replicas)
+            assert "PERMISSION_DENIED" not in logs and "permission denied" not in logs
 
 
 def scraped(replica: ReplicaProcess, files: TlsFiles) -> bytes:

@@ -5,22 +5,17 @@ from __future__ import annotations
 from contextlib import closing
 from pathlib import Path
 
-import grpc
 import pytest
 
 from leader.channel import SecureEndpoints, open_channel
-from leader.etcd_shim import rpc
 from rayched.replica.etcd.etcd_binary import find_etcd
 from rayched.replica.etcd.etcd_check import EtcdRight, check_etcd_access
 from rayched.replica.etcd.etcd_server import EtcdServer
 from rayched.replica.etcd.known_holes import HOLES, EtcdVersion, holes_of
 from rayched.store.io.client import StoreClient
 from tests.cli.cluster import run_here
-from tests.etcd_tls import a_client_of_etcd, etcd_over_tls, etcd_tls
+from tests.etcd_tls import a_client_of_etcd, enable_users, etcd_over_tls, etcd_tls
 from tests.pki.made import an_authority
-
-USER = "somebody"
-"""The common name of `a_client_of_etcd`: etcd goes by that."""
 
 
 @pytest.mark.row("B112")
@@ -87,10 +82,10 @@ def test_of_an_etcd_with_users_it_says_what_this_one_may(tmp_path: Path) -> None
     authority = an_authority()
     (tmp_path / "etcd").mkdir()
     with etcd_over_tls(tmp_path / "etcd", authority) as endpoint:
-        endpoints = SecureEndpoints([endpoint], etcd_tls(a_client_of_etcd(authority, tmp_path / "client")))
+        files = a_client_of_etcd(authority, tmp_path / "client")
+        endpoints = SecureEndpoints([endpoint], etcd_tls(files))
         assert check_etcd_access(endpoints, "/rayched").has_users is False
-        with closing(open_channel(endpoints)) as channel:
-            enable_users(channel)
+        enable_users(endpoint, files)
         found = check_etcd_access(endpoints, "/rayched")
     assert found.has_users is True
     rights = dict(found.rights)
@@ -98,16 +93,3 @@ def test_of_an_etcd_with_users_it_says_what_this_one_may(tmp_path: Path) -> None
     assert rights["read all keys"] is rights["write any key"] is EtcdRight.NO
     is_mended = not any(hole.id == "CVE-2026-33343" for hole in holes_of(find_etcd().version))
     assert (rights["write any key by a nested transaction"] is EtcdRight.NO) == is_mended
-
-
-def enable_users(channel: grpc.Channel) -> None:
-    """One who may use /rayched/ and no more, and root, who has to be there."""
-    auth = rpc.AuthStub(channel)
-    auth.RoleAdd(rpc.AuthRoleAddRequest(name="rayched"))
-    permission = {"permType": "READWRITE", "key": b"/rayched/", "range_end": b"/rayched0"}
-    auth.RoleGrantPermission(rpc.AuthRoleGrantPermissionRequest(name="rayched", perm=permission))
-    auth.UserAdd(rpc.AuthUserAddRequest(name=USER, password="unused"))
-    auth.UserGrantRole(rpc.AuthUserGrantRoleRequest(user=USER, role="rayched"))
-    auth.UserAdd(rpc.AuthUserAddRequest(name="root", password="unused"))
-    auth.UserGrantRole(rpc.AuthUserGrantRoleRequest(user="root", role="root"))
-    auth.AuthEnable(rpc.AuthEnableRequest())

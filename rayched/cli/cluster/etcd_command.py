@@ -71,6 +71,7 @@ def check(
 
 def _told(found: EtcdFacts) -> bool:
     """Whether all is well."""
+    from rayched.controllers.etcd_denials import WHAT_HELPS, EtcdAct
     from rayched.replica.etcd.etcd_check import EtcdRight
 
     rows = [
@@ -86,6 +87,9 @@ def _told(found: EtcdFacts) -> bool:
     users = {True: "yes, and this client is one of them or nobody", False: "no: whoever reaches it may do everything", None: "?"}
     out(f"users: {users[found.has_users]}")
     plain_table(["THIS CLIENT MAY", ""], [[what, right.value] for what, right in found.rights])
+    may_compact = dict(found.rights)["compact"]
+    if may_compact is EtcdRight.NO:
+        note(f"replicas will not be able to compact this etcd: {WHAT_HELPS[EtcdAct.COMPACT]}")
     needed = [right for what, right in found.rights[:3]]
     return not holes and all(one.version is not None for one in found.members) and all(one is EtcdRight.YES for one in needed)
 
