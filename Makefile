@@ -115,8 +115,8 @@ simulate: $(STAMP) ## replicas, etcd, network and clocks in simulated worlds: ma
 mutants: $(STAMP) ## plant small changes; tests have to notice 85 %: make mutants [SEED=1] [COUNT=200] [ROOM=queue] [ARGS=...]
 	@$(BIN)/python -m tests.mutants --seed $(or $(SEED),1) --count $(or $(COUNT),200) $(if $(ROOM),--room $(ROOM)) $(ARGS)
 
-access: $(STAMP) ## who may what: every call by every role
-	@$(BIN)/python -m pytest -q tests/access -m "not cluster"
+access: $(STAMP) ## who may what: every call by every role, TLS that is refused, planted bugs
+	@$(BIN)/python -m pytest -q tests/access tests/server/test_certificates.py -m "not cluster"
 
 trace: $(STAMP) ## run a production trace: make trace TRACE=DIR
 	@$(BIN)/python -m benchmarks.trace $(TRACE)
