@@ -115,7 +115,7 @@ simulate: $(STAMP) ## replicas, etcd, network and clocks in simulated worlds: ma
 mutants: $(STAMP) ## plant small changes; tests have to notice 85 %: make mutants [SEED=1] [COUNT=200] [ROOM=queue] [ARGS=...]
 	@$(BIN)/python -m tests.mutants --seed $(or $(SEED),1) --count $(or $(COUNT),200) $(if $(ROOM),--room $(ROOM)) $(ARGS)
 
-access: $(STAMP) ## who may what: every call by every role, TLS that is refused, planted bugs
+access: $(STAMP) ## who may what: calls by roles, refused TLS, planted bugs
 	@$(BIN)/python -m pytest -q tests/access tests/server/test_certificates.py -m "not cluster"
 
 trace: $(STAMP) ## run a production trace: make trace TRACE=DIR

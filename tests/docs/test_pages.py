@@ -147,6 +147,7 @@ def test_flags_named_in_the_text_are_flags_of_some_command(page: Path) -> None:
 
 
 OTHERS = {
+    "--auto-compaction-mode",
     "--client-cert-auth",
     "--corpus",
     "--help",

@@ -210,9 +210,9 @@ def test_a_cluster_works_over_an_etcd_in_which_it_may_use_its_own_keys_alone(tmp
             leader = client.leader()
             (address,) = [one for one in cluster.addresses if one == leader.address]
             os.kill(cluster.replicas[cluster.addresses.index(address)].pid, signal.SIGKILL)
+            until(lambda: client.leader().epoch > leader.epoch)
             client.submit(a_pod("after"))
             assert client.wait_bound("after")[0].spec.node_name
-            assert client.leader().epoch > leader.epoch
             client.delete("pods", "before")
             logs = "".join(replica.log_file.read_text() for replica in cluster.replicas)
             assert "PERMISSION_DENIED" not in logs and "permission denied" not in logs
