@@ -17,6 +17,7 @@ import json
 import re
 import socket
 import sys
+import tempfile
 from collections import Counter
 from dataclasses import dataclass
 from typing import Any, Final
@@ -34,6 +35,7 @@ _ADDED_MAX: Final = 10_000
 _DRAINED_MAX: Final = 100
 _ERRORS_MAX: Final = 50
 _NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
+_FIELDS: Final = frozenset({"manifest", "add_nodes", "like", "drain", "configuration"})
 _PLANNED: Final = (0, 1)
 """Exit codes of the command that come with a plan."""
 
@@ -50,18 +52,21 @@ class PlanWish:
     add_nodes: int = 0
     like: str = ""
     drain: tuple[str, ...] = ()
+    configuration: str = ""
+    """A KubeSchedulerConfiguration in place of the cluster's. Plugins that it names have to be installed where the gateway is."""
 
     @classmethod
     def of(cls, document: Any) -> PlanWish:
         """Raises PlanRefused."""
         if not isinstance(document, dict):
             raise PlanRefused("the body: want an object")
-        if unknown := sorted(set(document) - {"manifest", "add_nodes", "like", "drain"}):
-            raise PlanRefused(f"{unknown[0][:40]}: there is no such field; allowed are manifest, add_nodes, like and drain")
-        manifest, like = document.get("manifest", ""), document.get("like", "")
+        if unknown := sorted(set(document) - _FIELDS):
+            raise PlanRefused(f"{unknown[0][:40]}: there is no such field; allowed are {', '.join(sorted(_FIELDS))}")
+        manifest, like, configuration = (document.get(name, "") for name in ("manifest", "like", "configuration"))
         count, drain = document.get("add_nodes", 0), document.get("drain", [])
-        if not isinstance(manifest, str):
-            raise PlanRefused("manifest: want a text")
+        for name, text in (("manifest", manifest), ("configuration", configuration)):
+            if not isinstance(text, str):
+                raise PlanRefused(f"{name}: want a text")
         if type(count) is not int or not 0 <= count <= _ADDED_MAX:
             raise PlanRefused(f"add_nodes: want a whole number from 0 to {_ADDED_MAX}")
         if not isinstance(like, str) or (like and not _NAME.fullmatch(like)):
@@ -73,11 +78,11 @@ class PlanWish:
         for name in drain:
             if not isinstance(name, str) or not _NAME.fullmatch(name):
                 raise PlanRefused("drain: want names of nodes")
-        return cls(manifest, count, like, tuple(drain))
+        return cls(manifest, count, like, tuple(drain), configuration)
 
     @property
     def options(self) -> list[str]:
-        """Of the command, whose manifest comes on its standard input."""
+        """Of the command, whose manifest comes on its standard input, but for its configuration."""
         found = ["--filename=-"] if self.manifest.strip() else []
         if self.add_nodes:
             found += [f"--add-nodes={self.add_nodes}", f"--like={self.like}"]
@@ -97,7 +102,8 @@ class PlanRunner:
         if self._busy:
             raise PlanRefused("another plan is being made; try again when it is done")
         self._busy = True
-        command = " ".join(["rayched plan", *(option.replace("--filename=-", "-f FILE") for option in wish.options)])
+        told = [option.replace("--filename=-", "-f FILE") for option in wish.options]
+        command = " ".join(["rayched plan", *told, *(["--config FILE"] if wish.configuration.strip() else [])])
         try:
             async with asyncio.timeout(self._seconds) as limit:
                 # Before anything is started: who may not ask costs no process.
@@ -114,14 +120,18 @@ class PlanRunner:
 async def _planned(wish: PlanWish, client: AsyncClient, basis: GetPlanBasisResponse) -> dict[str, Any]:
     """What the process made of it; ended with this, however this ends. Raises ApiError."""
     own, its = socket.socketpair()
-    with own, its:
+    with own, its, tempfile.TemporaryFile() as configuration:
         own.setblocking(False)
+        configuration.write(wish.configuration.encode(errors="replace"))
+        configuration.seek(0)
+        place = f"/dev/fd/{configuration.fileno()}"
+        options = [*wish.options, *([f"--config={place}"] if wish.configuration.strip() else [])]
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "rayched.page.plan_process", "--output=json", f"--handed-over={its.fileno()}", *wish.options),
+            *(sys.executable, "-m", "rayched.page.plan_process", "--output=json", f"--handed-over={its.fileno()}", *options),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
-            pass_fds=(its.fileno(),),
+            pass_fds=(its.fileno(), configuration.fileno()),
         )
         # Its end alone: once the process is gone nobody reads, and whoever writes finds out.
         its.close()
@@ -140,7 +150,7 @@ async def _planned(wish: PlanWish, client: AsyncClient, basis: GetPlanBasisRespo
                 await process.wait()
             ending.cancel()
             await asyncio.gather(telling, ending, return_exceptions=True)
-    lines = errors.decode(errors="replace").splitlines()
+    lines = errors.decode(errors="replace").replace(place, "configuration").splitlines()
     if process.returncode not in _PLANNED:
         lines = lines or [f"the plan ended with {process.returncode}"]
         return {"errors": [line.removeprefix("error: ") for line in lines[:_ERRORS_MAX]]}

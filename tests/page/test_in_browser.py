@@ -169,7 +169,7 @@ def test_the_decision_of_a_bound_pod_rings_its_node(opened: Callable[..., OpenPa
 @pytest.mark.row("UI27")
 def test_a_plan_is_made_from_the_page(opened: Callable[..., OpenPage], namespace: str) -> None:
     page = opened().go("#/plan")
-    page.page.fill("textarea", a_pod_text("web", namespace=namespace))
+    page.page.fill("textarea[name=manifest]", a_pod_text("web", namespace=namespace))
     told = "() => ['would be placed', 'took longer'].some(words => document.body.innerText.includes(words))"
     for _ in range(5):
         page.page.click("button[type=submit]")
@@ -189,7 +189,7 @@ def test_a_plan_is_made_from_the_page(opened: Callable[..., OpenPage], namespace
     assert page.page.evaluate(colour_at, row) != bright
     page.page.click("button:text-is('pods')")
     assert page.page.evaluate("rayched.view.outlook.map.by") == "pods"
-    page.page.fill("textarea", "kind: Pod\n\tx")
+    page.page.fill("textarea[name=manifest]", "kind: Pod\n\tx")
     page.page.click("button[type=submit]")
     page.until("() => document.querySelector('.error')?.innerText.includes('line 2')")
     assert not page.page.locator("canvas").count()

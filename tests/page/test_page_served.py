@@ -7,6 +7,7 @@ import json
 import socket
 import time
 from collections import Counter
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
@@ -269,7 +270,9 @@ def test_a_selector_lights_the_nodes_that_a_list_gives(rayched: Commands, url: s
 
 
 @pytest.mark.row("UI27")
-def test_a_plan_is_that_of_the_command(rayched: Commands, url: str, namespace: str) -> None:
+def test_a_plan_is_that_of_the_command(rayched: Commands, url: str, namespace: str, tmp_path: Path) -> None:
+    most_allocated = tmp_path / "most-allocated.yaml"
+    most_allocated.write_text(MOST_ALLOCATED)
     manifest = "---\n".join(a_pod_text(f"web-{n}", namespace=namespace, cpu="3") for n in range(3))
     wishes: list[tuple[dict[str, Any], list[str], str]] = [
         ({"manifest": manifest}, ["-f", "-"], manifest),
@@ -280,6 +283,7 @@ def test_a_plan_is_that_of_the_command(rayched: Commands, url: str, namespace: s
         ),
         ({"drain": ["node-002"]}, ["--drain", "node-002"], ""),
         ({"add_nodes": 2, "like": "node-001"}, ["--add-nodes", "2", "--like", "node-001"], ""),
+        ({"manifest": manifest, "configuration": MOST_ALLOCATED}, ["-f", "-", "--config", str(most_allocated)], manifest),
     ]
     for wish, words, text in wishes:
         answer = planned(url, wish)
@@ -297,6 +301,23 @@ def test_a_plan_is_that_of_the_command(rayched: Commands, url: str, namespace: s
     wrong = planned(url, {"manifest": "kind: Pod\nmetadata:\n\tname: x\n"}).document
     assert "line 3" in " ".join(wrong["errors"])
     assert planned(url, {"drain": ["node-999"]}).document["errors"] == ['--drain: there is no node "node-999"']
+    odd = planned(url, {"configuration": MOST_ALLOCATED.replace("MostAllocated", "Emptiest")}).document
+    assert odd["command"] == "rayched plan --config FILE"
+    assert [line.partition(":")[0] for line in odd["errors"]] == ["configuration"] and "Emptiest" in odd["errors"][0]
+
+
+MOST_ALLOCATED = """
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+profiles:
+- schedulerName: default-scheduler
+  pluginConfig:
+  - name: NodeResourcesFit
+    args:
+      scoringStrategy:
+        type: MostAllocated
+        resources: [{name: cpu, weight: 1}]
+"""
 
 
 def shares_of(node: dict[str, Any], amounts: dict[str, int]) -> list[int]:
@@ -323,6 +344,7 @@ def test_what_is_no_plan_is_refused_by_its_field(url: str) -> None:
         ({"drain": ["--config=x"]}, "drain"),
         ({"drain": "node-001"}, "drain"),
         ({"manifest": 5}, "manifest"),
+        ({"configuration": ["profiles"]}, "configuration"),
     ):
         answer = planned(url, wish)
         assert (answer.status, answer.document["error"].startswith(field)) == (400, True), answer.body

@@ -1,4 +1,5 @@
-// What if: where pods would go, with what a manifest adds, with more nodes, with nodes emptied; the heat map before and after.
+// What if: where pods would go, with what a manifest adds, more nodes, nodes emptied, another configuration; the heat map before
+// and after.
 
 import { post } from "../api.js";
 import { el, replace, setText } from "../dom.js";
@@ -20,12 +21,13 @@ export class PlanView {
     this.count = el("input", { type: "number", name: "add", value: "0", "aria-label": "Nodes to add" });
     this.like = el("input", { type: "text", name: "like", placeholder: "node-001", "aria-label": "Like which node" });
     this.drain = el("input", { type: "text", name: "drain", placeholder: "node-002 node-003", "aria-label": "Nodes to drain" });
+    this.configuration = el("textarea", { name: "configuration", rows: "8", "aria-label": "Configuration", placeholder: "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n..." });
     this.button = el("button", { type: "submit" }, "Plan");
     this.result = el("div", { "aria-live": "polite" });
     root.append(
       el("h2", {}, "What if"),
       el("p", { class: "quiet" }, "Nothing is changed: this is rayched plan on the cluster as it is."),
-      el("form", { class: "plan", onsubmit: (event) => this.#submit(event) }, this.manifest, el("p", { class: "choices" }, "add ", this.count, " nodes like ", this.like, " drain ", this.drain, this.button)),
+      el("form", { class: "plan", onsubmit: (event) => this.#submit(event) }, this.manifest, el("details", {}, el("summary", {}, "another configuration"), this.configuration), el("p", { class: "choices" }, "add ", this.count, " nodes like ", this.like, " drain ", this.drain, this.button)),
       this.result,
     );
   }
@@ -46,7 +48,7 @@ export class PlanView {
     replace(this.result, el("p", { class: "quiet" }, "..."));
     try {
       const drain = this.drain.value.split(/[\s,]+/).filter((name) => name);
-      this.#draw(await post("plan", { manifest: this.manifest.value, add_nodes: Number(this.count.value), like: this.like.value.trim(), drain }));
+      this.#draw(await post("plan", { manifest: this.manifest.value, add_nodes: Number(this.count.value), like: this.like.value.trim(), drain, configuration: this.configuration.value }));
     } catch (error) {
       replace(this.result, el("p", { class: "error" }, error.message));
     } finally {
