@@ -17,8 +17,9 @@ Else get the epoch key                                            nothing at all
   notice deletions.
 * A write that stands for many (`TogetherPut`) is one nested transaction with all their conditions and puts. Small ones share a
   request, as far as etcd's default limit of operations goes; a larger one is alone in its own.
-* A creation may leave a mark: a key that others rely on, put once for all writes of a transaction that name it, whether these
-  pass their conditions or not. A mark may so be moved by nothing, never left where it was by something.
+* A creation may leave a mark: a key that others rely on. One that a single write of a transaction names is put with it; one that
+  several name is put once beside them, whether these pass their conditions or not: it may so be moved by nothing, never left
+  where it was by something.
 * Up to 100 writes or 1 MiB a transaction. What etcd refuses as it stands is taken apart (`halves`), down to single writes.
 * An etcd whose space is used up still takes transactions that put nothing: a deletion says which of its puts it can do without.
 * Without an answer the outcome is Unknown. The write may still happen after a read that does not show it, so `settle` decides
@@ -31,6 +32,7 @@ Source: etcd API v3 (nested transactions). Cost: about 2 microseconds a write to
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
@@ -221,6 +223,7 @@ def build(guard: Guard | None, writes: Sequence[Write]) -> bytes:
     if not writes or len(writes) > WRITES_MAX:
         raise RequestTooLarge(f"a transaction of {len(writes)} writes: want 1 to {WRITES_MAX}")
     parts = [unchanged(guard.epoch_key, guard.epoch)] if guard is not None and RULE_WRITES_ARE_GUARDED else []
+    named = Counter(mark for write in writes for mark in _mark_of(write))
     for write in writes:
         also, with_puts = write.also, write.with_puts
         if len(also) > ALSO_MAX or len(with_puts) > ALSO_MAX:
@@ -230,8 +233,9 @@ def build(guard: Guard | None, writes: Sequence[Write]) -> bytes:
             if max(len(also), len(with_puts)) > most:
                 found = f"a write with {len(also)} further keys and {len(with_puts)} puts"
                 raise RequestTooLarge(f"{found}: want at most {most}")
-        parts += nested_transaction(_conditions_and_operations(write))
-    parts += [put_operation(mark, b"") for mark in sorted(_marks_of(writes))]
+        own = [put_operation(mark, b"") for mark in _mark_of(write) if named[mark] == 1] if named else []
+        parts += nested_transaction(_conditions_and_operations(write) + own)
+    parts += [put_operation(mark, b"") for mark, count in sorted(named.items()) if count > 1]
     return b"".join(parts)
 
 

@@ -7,6 +7,7 @@ import contextlib
 import os
 import signal
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -50,6 +51,7 @@ from rayched.store.transactions import (
     TransactionRefused,
     Write,
     create,
+    split,
 )
 from rayched.v1.core_pb2 import Pod
 from rayched.v1.storage_pb2 import LeaderWrite
@@ -396,7 +398,7 @@ def test_a_cancelled_call_leaves_open_whether_it_happened() -> None:
     assert isinstance(store_error(grpc.FutureCancelledError()), StoreUnavailable)
 
 
-@pytest.mark.parametrize("marks", [1, 7, 50])
+@pytest.mark.parametrize("marks", [1, 7, 50, 100])
 def test_etcd_takes_the_largest_transactions_with_marks_and_puts_each_once(client: StoreClient, root: bytes, marks: int) -> None:
     guard = Guard(root + b"epoch", client.put(root + b"epoch", b""))
     also = tuple((root + b"not/%d" % number, 0) for number in range(ALSO_MAX))
@@ -406,12 +408,29 @@ def test_etcd_takes_the_largest_transactions_with_marks_and_puts_each_once(clien
     assert all(isinstance(outcome, Committed) for outcome in client.commit(guard, writes))
     first = {entry.key: entry.mod_revision for entry in client.list_all(root + b"mark/").entries}
     assert len(first) == marks
-    # Refused, each of them, and the marks are moved all the same; but not by those of an epoch that is over.
+    # Refused, each of them, and the marks that several share are moved all the same; but not by those of an epoch that is over.
     assert all(isinstance(outcome, Conflict) for outcome in client.commit(guard, writes))
     second = {entry.key: entry.mod_revision for entry in client.list_all(root + b"mark/").entries}
-    assert all(second[key] > revision for key, revision in first.items())
+    shared = {mark for batch in split(writes) for mark, count in Counter(write.mark for write in batch).items() if count > 1}
+    assert {key for key, revision in first.items() if second[key] > revision} == shared
+    assert len(shared) == {1: 1, 7: 7, 50: 7, 100: 0}[marks]
     assert all(isinstance(outcome, Fenced) for outcome in client.commit(Guard(guard.epoch_key, 1), writes))
     assert {entry.key: entry.mod_revision for entry in client.list_all(root + b"mark/").entries} == second
+
+
+def test_a_mark_of_one_write_is_put_with_it_or_not_at_all(client: StoreClient, root: bytes) -> None:
+    mark = root + b"mark"
+    write = GuardedPut(root + b"pod", 0, b"", mark=mark)
+    assert isinstance(client.commit(None, [write])[0], Committed)
+    revision = client.revision()
+    assert isinstance(client.commit(None, [write])[0], Conflict)
+    assert client.revision() == revision
+    # It moves where one of those that share it is written.
+    new = GuardedPut(root + b"new", 0, b"", mark=mark)
+    outcomes = client.commit(None, [write, new])
+    assert [type(outcome) for outcome in outcomes] == [Conflict, Committed]
+    found = client.get(mark)
+    assert found is not None and found.mod_revision > revision
 
 
 def test_etcd_lives_on_when_readers_give_up(tmp_path: Path) -> None:

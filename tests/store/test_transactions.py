@@ -231,7 +231,15 @@ REVISIONS = st.integers(min_value=0, max_value=(1 << 63) - 1)
 FURTHER_KEYS = st.lists(st.tuples(KEYS_WRITTEN, REVISIONS), max_size=3).map(tuple)
 FURTHER_PUTS = st.lists(st.tuples(KEYS_WRITTEN, st.binary(max_size=20)), max_size=2).map(tuple)
 PUTS = st.builds(
-    GuardedPut, KEYS_WRITTEN, REVISIONS, st.binary(max_size=300), FURTHER_KEYS, FURTHER_PUTS, attempt=st.just(""), lease=REVISIONS
+    GuardedPut,
+    KEYS_WRITTEN,
+    REVISIONS,
+    st.binary(max_size=300),
+    FURTHER_KEYS,
+    FURTHER_PUTS,
+    attempt=st.just(""),
+    lease=REVISIONS,
+    mark=st.sampled_from([b"", b"mark/1", b"mark/2"]),
 )
 DELETES = st.builds(GuardedDelete, KEYS_WRITTEN, REVISIONS, FURTHER_KEYS, FURTHER_PUTS)
 
@@ -246,6 +254,7 @@ def test_a_request_is_the_one_whose_fields_are_set_one_by_one(guard: Guard | Non
 
     if guard is not None:
         unchanged(expected, guard.epoch_key, guard.epoch)
+    marks = [write.mark for write in writes if isinstance(write, GuardedPut) and write.mark]
     for write in writes:
         nested = rpc.TxnRequest()
         for key, mod_revision in ((write.key, write.mod_revision), *write.also):
@@ -257,8 +266,10 @@ def test_a_request_is_the_one_whose_fields_are_set_one_by_one(guard: Guard | Non
             nested.success.add(request_delete_range=rpc.DeleteRangeRequest(key=write.key))
         for key, value in write.with_puts:
             nested.success.add(request_put=rpc.PutRequest(key=key, value=value))
+        if isinstance(write, GuardedPut) and marks.count(write.mark) == 1:
+            nested.success.add(request_put=rpc.PutRequest(key=write.mark))
         expected.success.add(request_txn=nested)
-    for mark in sorted({write.mark for write in writes if isinstance(write, GuardedPut)} - {b""}):
+    for mark in sorted({mark for mark in marks if marks.count(mark) > 1}):
         expected.success.add(request_put=rpc.PutRequest(key=mark))
     assert requested(guard, writes) == expected
 
