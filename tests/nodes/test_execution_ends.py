@@ -14,7 +14,7 @@ import pytest
 
 from rayched.nodes.agent.shim import proc_table
 from rayched.nodes.agent.shim_link import connect_to_shim
-from tests.nodes.bare_shim import BareShim, bare_shim, until
+from tests.nodes.bare_shim import BareShim, bare_shim, own_uid, until
 
 HIDES = "env -i setsid sh -c '(sleep 1001 &) ; (setsid sleep 1002 &)'"
 """Two that carry no mark, have sessions that nobody knows, and whose parents are gone."""
@@ -52,7 +52,7 @@ def sleepers(shim: BareShim) -> list[str]:
 
 @pytest.mark.row("N122")
 def test_what_hides_in_a_session_of_its_own_without_environment_or_parent_ends_with_an_exec(tmp_path: Path) -> None:
-    with bare_shim(tmp_path / "pod") as shim:
+    with bare_shim(tmp_path / own_uid()) as shim:
         main = main_of(shim)
         connection, out = executed(shim, ["sh", "-c", f"{HIDES}; sleep 1003"])
         until(lambda: sleepers(shim) == ["1000", "1001", "1002", "1003"], "all of it runs")
@@ -62,7 +62,7 @@ def test_what_hides_in_a_session_of_its_own_without_environment_or_parent_ends_w
 
 
 def test_so_it_does_with_a_probe_that_took_too_long(tmp_path: Path) -> None:
-    with bare_shim(tmp_path / "pod") as shim:
+    with bare_shim(tmp_path / own_uid()) as shim:
         main = main_of(shim)
         argv = ["sh", "-c", f"{HIDES}; sleep 1003"]
         answer = shim.asked("exec", container="main", attempt=0, argv=argv, seconds=1.0)
@@ -72,7 +72,7 @@ def test_so_it_does_with_a_probe_that_took_too_long(tmp_path: Path) -> None:
 
 @pytest.mark.row("N122")
 def test_an_execution_ends_as_its_program_does_and_what_it_left_behind_goes_on(tmp_path: Path) -> None:
-    with bare_shim(tmp_path / "pod") as shim:
+    with bare_shim(tmp_path / own_uid()) as shim:
         main_of(shim)
         for script, code, number in (
             ("exit 7", 7, 0),
@@ -94,7 +94,7 @@ def test_an_execution_ends_as_its_program_does_and_what_it_left_behind_goes_on(t
 
 def test_the_end_of_the_output_is_that_of_the_program(tmp_path: Path) -> None:
     """Who stands between shim and program holds none of its pipes open, nor the shim's lock."""
-    with bare_shim(tmp_path / "pod") as shim:
+    with bare_shim(tmp_path / own_uid()) as shim:
         main_of(shim)
         connection, out = executed(shim, ["sh", "-c", "exec >&-; sleep 1003"])
         began = time.monotonic()

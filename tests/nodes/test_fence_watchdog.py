@@ -20,7 +20,7 @@ from rayched.nodes.agent.leftovers import shims_of
 from rayched.nodes.agent.shim import proc_table
 from rayched.nodes.agent.shim.boot_timer import boottime
 from rayched.nodes.agent.shim.watchdog import FenceWatchdog
-from tests.nodes.bare_shim import bare_shim, unread_log, until
+from tests.nodes.bare_shim import bare_shim, own_uid, unread_log, until
 from tests.nodes.lone_runners import lone_runners
 from tests.nodes.real_node import condition, sh
 
@@ -31,7 +31,7 @@ FLOODS = "while :; do echo 0123456789012345678901234567890123456789; done"
 def test_a_shim_whose_disk_does_not_answer_has_ended_its_pod_by_the_fence(tmp_path: Path) -> None:
     """Its loop is held up by the write of a log; one container of two writes to it, and both leave something behind."""
     leaves = "(setsid sleep 1001 &) ; env -i setsid sleep 1002 & "
-    with unread_log(tmp_path) as log, bare_shim(tmp_path / "pod") as shim:
+    with unread_log(tmp_path) as log, bare_shim(tmp_path / own_uid()) as shim:
         shim.attempt("floods", f"{leaves} sleep 0.5; {FLOODS}", log=str(log))
         shim.attempt("stays", f"{leaves} trap '' TERM; while :; do sleep 0.1; done")
         for name in ("stays", "floods"):
@@ -59,7 +59,7 @@ def test_a_fence_is_put_off_before_it_has_come_and_not_after() -> None:
 
 
 def test_a_fence_that_has_come_is_not_put_off_by_a_shim_that_slept_over_it(tmp_path: Path) -> None:
-    with bare_shim(tmp_path / "pod") as shim:
+    with bare_shim(tmp_path / own_uid()) as shim:
         shim.attempt("stays", "trap '' TERM; while :; do sleep 0.1; done")
         assert shim.asked("start", container="stays", attempt=0)["ok"]
         at = boottime() + 1.0
@@ -99,7 +99,7 @@ def test_an_agent_whose_loop_is_held_up_ends_a_pod_at_its_fence_though_the_shim_
 
 
 def test_a_guarded_pod_that_is_put_off_in_time_goes_on(tmp_path: Path) -> None:
-    with bare_shim(tmp_path / "pod") as shim:
+    with bare_shim(tmp_path / own_uid()) as shim:
         shim.attempt("main", "sleep 1000")
         assert shim.asked("start", container="main", attempt=0)["ok"]
         guard = FenceGuard(None)

@@ -16,7 +16,7 @@ from rayched.nodes.agent.shim import main as shim_main
 from rayched.nodes.agent.shim import proc_table
 from rayched.nodes.agent.shim.boot_timer import BootTimer, boottime
 from rayched.nodes.agent.shim.main import Shim
-from tests.nodes.bare_shim import bare_shim, until
+from tests.nodes.bare_shim import bare_shim, own_uid, until
 
 
 def timers_of(pid: int) -> list[dict[str, str]]:
@@ -36,7 +36,7 @@ def seconds_left(timer: dict[str, str]) -> float:
 
 @pytest.mark.row("N75")
 def test_a_shim_waits_for_its_fence_by_the_clock_that_goes_on_while_the_host_sleeps(tmp_path: Path) -> None:
-    with bare_shim(tmp_path / "pod") as shim:
+    with bare_shim(tmp_path / own_uid()) as shim:
         assert shim.asked("fence", at=boottime() + 500.0, grace=100.0)["ok"]
         assert shim.asked("hello")["ok"]
         timers = timers_of(shim.pid)
@@ -81,7 +81,7 @@ def test_a_timer_comes_at_its_time_and_when_that_is_over_at_once() -> None:
 @pytest.mark.row("N73")
 def test_a_start_that_waited_until_after_the_fence_is_refused(tmp_path: Path) -> None:
     """The shim is stopped over its fence, as by a host that sleeps; the start lies in its socket."""
-    with bare_shim(tmp_path / "pod") as shim:
+    with bare_shim(tmp_path / own_uid()) as shim:
         note = tmp_path / "note"
         shim.attempt("main", f"touch {note}; sleep 1000")
         at = boottime() + 1.5
@@ -118,7 +118,7 @@ def test_a_shim_looks_at_the_clock_before_it_answers_anything(tmp_path: Path, mo
 
 def test_a_start_that_the_disk_held_up_until_after_the_fence_is_refused(tmp_path: Path) -> None:
     """Its specification is read when the fence has come: the shim waits for it as for a disk that does not answer."""
-    with bare_shim(tmp_path / "pod") as shim:
+    with bare_shim(tmp_path / own_uid()) as shim:
         note = tmp_path / "note"
         directory = shim.attempt("main", f"touch {note}; sleep 1000")
         spec = directory / "spec.json"

@@ -17,7 +17,7 @@ from rayched.nodes.agent.pod_life import PodEnding
 from rayched.nodes.agent.pod_runner import PodRunner
 from rayched.nodes.agent.shim import proc_table
 from rayched.nodes.agent.shim_link import ShimLink
-from tests.nodes.bare_shim import bare_shim, until
+from tests.nodes.bare_shim import bare_shim, own_uid, until
 from tests.nodes.lone_runners import LoneRunners, lone_runners
 from tests.nodes.real_node import condition, sh
 
@@ -46,9 +46,10 @@ def test_a_connection_that_ends_while_the_shim_lives_changes_nothing(tmp_path: P
 
 def test_the_end_of_a_connection_is_told_before_another_one_can_have_its_number(tmp_path: Path) -> None:
     """Whoever waits for input goes by the number, and would not take the other one while he still has this one."""
-    with bare_shim(tmp_path / "pod"):
+    directory = tmp_path / own_uid()
+    with bare_shim(directory):
         others: list[int] = []
-        link = ShimLink(tmp_path / "pod", lambda _: None, lambda: others.append(os.open(os.devnull, os.O_RDONLY)))
+        link = ShimLink(directory, lambda _: None, lambda: others.append(os.open(os.devnull, os.O_RDONLY)))
         own = link.fileno()
         link.close()
         os.close(others[0])
