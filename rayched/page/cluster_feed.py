@@ -130,9 +130,15 @@ class ClusterFeed:
         self._readers += 1
         if not self._tasks:
             self._begin()
-            follow = (self._follow_nodes, self._follow_allocated, self._follow_status, self._follow_leader)
-            those = (*follow, self._follow_replicas, self._follow_events)
-            self._tasks = [asyncio.create_task(self._again(one)) for one in those]
+            follow = (
+                self._follow_nodes,
+                self._follow_allocated,
+                self._follow_status,
+                self._follow_leader,
+                self._follow_replicas,
+                self._follow_events,
+            )
+            self._tasks = [asyncio.create_task(self._again(one)) for one in follow]
         try:
             yield
         finally:
@@ -290,15 +296,17 @@ class ClusterFeed:
             self.timeline.see_fenced(found.answered_by, sum(found.replica.fenced_writes.values()), self._clock())
 
     async def _follow_events(self) -> None:
+        namespaces = _ALL
         try:
-            await self._follow_events_in(_ALL)
+            await self._follow_events_in(namespaces)
         except ApiError as error:
             if error.code is not grpc.StatusCode.PERMISSION_DENIED:
                 raise
             namespaces = await self._own_namespaces()
             if not namespaces:
                 raise
-        await self._follow_events_in(namespaces)
+        if namespaces != _ALL:
+            await self._follow_events_in(namespaces)
 
     async def _own_namespaces(self) -> frozenset[str]:
         """Those to which the reader is bound."""
