@@ -223,7 +223,7 @@ def build(guard: Guard | None, writes: Sequence[Write]) -> bytes:
     if not writes or len(writes) > WRITES_MAX:
         raise RequestTooLarge(f"a transaction of {len(writes)} writes: want 1 to {WRITES_MAX}")
     parts = [unchanged(guard.epoch_key, guard.epoch)] if guard is not None and RULE_WRITES_ARE_GUARDED else []
-    named = Counter(mark for write in writes for mark in _mark_of(write))
+    named = _marks_of(writes)
     for write in writes:
         also, with_puts = write.also, write.with_puts
         if len(also) > ALSO_MAX or len(with_puts) > ALSO_MAX:
@@ -233,8 +233,10 @@ def build(guard: Guard | None, writes: Sequence[Write]) -> bytes:
             if max(len(also), len(with_puts)) > most:
                 found = f"a write with {len(also)} further keys and {len(with_puts)} puts"
                 raise RequestTooLarge(f"{found}: want at most {most}")
-        own = [put_operation(mark, b"") for mark in _mark_of(write) if named[mark] == 1] if named else []
-        parts += nested_transaction(_conditions_and_operations(write) + own)
+        pieces = _conditions_and_operations(write)
+        if named:
+            pieces += [put_operation(mark, b"") for mark in _mark_of(write) if named[mark] == 1]
+        parts += nested_transaction(pieces)
     parts += [put_operation(mark, b"") for mark, count in sorted(named.items()) if count > 1]
     return b"".join(parts)
 
@@ -355,8 +357,9 @@ def _mark_of(write: Write) -> set[bytes]:
     return {write.mark} if isinstance(write, GuardedPut) and write.mark else set()
 
 
-def _marks_of(writes: Sequence[Write]) -> set[bytes]:
-    return {write.mark for write in writes if isinstance(write, GuardedPut) and write.mark}
+def _marks_of(writes: Sequence[Write]) -> Counter[bytes]:
+    """And how many of the writes name each."""
+    return Counter([write.mark for write in writes if isinstance(write, GuardedPut) and write.mark])
 
 
 def _keys_read(write: Write) -> list[bytes]:
