@@ -49,9 +49,14 @@ export class NodeColumns {
     return this.#rowOf.get(name);
   }
 
+  // Of a resource; undefined: no node is known to offer it.
+  column(name) {
+    return SHARES.includes(name) ? this[name] : this.extended[name];
+  }
+
   // Thousandths of a resource, -1 where the node has none; "fullest": of the one of which there is most taken.
   value(row, by) {
-    if (by !== "fullest") return (SHARES.includes(by) ? this[by] : this.extended[by])?.[row] ?? -1;
+    if (by !== "fullest") return this.column(by)?.[row] ?? -1;
     let most = -1;
     for (const name of this.resources) most = Math.max(most, this.value(row, name));
     return most;

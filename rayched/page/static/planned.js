@@ -22,13 +22,9 @@ export class PlannedColumns extends NodeColumns {
   // How far: 0 is before, 1 after.
   set at(part) {
     for (const [row, change] of this.changes) {
-      this.resources.forEach((name) => (this.#column(name)[row] = between(change, change.resources.indexOf(name), part)));
+      this.resources.forEach((name) => (this.column(name)[row] = between(change, change.resources.indexOf(name), part)));
       this.state[row] = part && change.cordoned ? change.state | CORDONED : change.state;
     }
-  }
-
-  #column(name) {
-    return SHARES.includes(name) ? this[name] : this.extended[name];
   }
 }
 

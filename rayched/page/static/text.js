@@ -49,6 +49,11 @@ export function share(thousandths) {
   return `${Math.trunc(thousandths / 10)}%`;
 }
 
+// Thousandths in percent, for tables; null where there are none: the node is not there, or offers nothing of it.
+export function tenths(value) {
+  return value === undefined || value < 0 ? null : value / 10;
+}
+
 // Rows of texts and numbers as RFC 4180 has them. A text that a spreadsheet would take for a formula begins with an apostrophe.
 export function csv(rows) {
   return rows.map((row) => row.map(field).join(",") + "\r\n").join("");

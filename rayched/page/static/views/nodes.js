@@ -6,7 +6,7 @@ import { stateWords } from "../columns.js";
 import { Figure } from "../figure.js";
 import { HeatMap } from "../heatmap.js";
 import { address } from "../route.js";
-import { counted, share } from "../text.js";
+import { counted, share, tenths } from "../text.js";
 
 const ORDERS = [["name", "by name"], ["use", "by use"]];
 const SELECTOR = /[=!(),\s]/;
@@ -125,8 +125,4 @@ export class NodesView {
     const rows = columns.rowsByZone(this.map.by, this.map.order).flat();
     return rows.map((row) => [{ text: columns.names[row], href: address("node", [columns.names[row]]) }, columns.zones[columns.zone[row]], stateWords(columns.state[row]), ...columns.resources.map((name) => tenths(columns.value(row, name)))]);
   }
-}
-
-function tenths(value) {
-  return value < 0 ? null : value / 10;
 }

@@ -8,7 +8,7 @@ import { HeatMap } from "../heatmap.js";
 import { PlannedColumns } from "../planned.js";
 import { address } from "../route.js";
 import { VirtualTable } from "../table.js";
-import { counted, share } from "../text.js";
+import { counted, share, tenths } from "../text.js";
 
 export class PlanView {
   command = "rayched plan -f FILE";
@@ -142,4 +142,3 @@ export class NodesOutlook {
 }
 
 const percent = (value) => (value === undefined || value < 0 ? "none" : share(value));
-const tenths = (value) => (value === undefined || value < 0 ? null : value / 10);
