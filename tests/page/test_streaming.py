@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
-from collections.abc import Iterable
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from types import SimpleNamespace
 from typing import Any, cast
 
 import grpc
@@ -163,6 +165,29 @@ def test_a_replica_that_refuses_the_gateway_says_nothing_of_the_reader() -> None
             await asyncio.sleep(0)
             assert (feed.over, feed.denied, feed.timeline.plain()["fenced"]) == ("", frozenset(), [])
         await feed.close()
+
+    asyncio.run(play())
+
+
+class EventsThatEnd:
+    """A client whose watch is over without an error."""
+
+    async def list_all(self, _kind: object, *, namespace: str) -> SimpleNamespace:
+        assert namespace == ""
+        return SimpleNamespace(objects=[], revision=1)
+
+    @asynccontextmanager
+    async def watch(self, _kind: object, *, namespace: str, start_revision: int) -> AsyncIterator[AsyncIterator[object]]:
+        async def nothing() -> AsyncIterator[object]:
+            for event in ():
+                yield event
+
+        yield nothing()
+
+
+def test_a_watch_of_all_events_that_ends_is_no_error() -> None:
+    async def play() -> None:
+        await ClusterFeed(cast(AsyncClient, EventsThatEnd()), lambda: NOW)._follow_events()
 
     asyncio.run(play())
 
