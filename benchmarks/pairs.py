@@ -1,7 +1,7 @@
 """Two checkouts of rayched in turn: what a change costs, workload by workload.
 
-`python -m benchmarks.pairs OTHER [--workloads NAMES] [--nodes-max N] [--templates 1,1000] [--rounds N]`. OTHER is the folder of
-another checkout, set up (`make setup`): the one before the change. Each round runs the workload in both at once, as
+`python -m benchmarks.pairs OTHER [--workloads NAMES] [--measured] [--nodes-max N] [--templates 1,1000] [--rounds N]`. OTHER is
+the folder of another checkout, set up (`make setup`): the one before the change. Each round runs the workload in both at once, as
 `benchmarks.one_thread` does, on one processor and in turns of 10 ms, so that a host that is slower for a second is slower for
 both; which of them begins changes by round. That bears light work beside it; dozens of busy processes empty the caches in each
 turn, and rows then move by a fifth. What is compared is the CPU time of the scheduler's own stages for a pod. A ratio
@@ -26,6 +26,7 @@ from statistics import geometric_mean, median
 from typing import Any, Final, Self
 
 from benchmarks import workloads
+from benchmarks.kube_scheduler import best
 from benchmarks.workloads import Workload
 from rayched.cli import printing
 
@@ -66,6 +67,11 @@ def smaller(workload: Workload, nodes_max: int) -> Workload:
         return workload
     pods = max(min(PODS_MIN, workload.measured_pods), round(workload.measured_pods * share))
     return workload.sized(nodes_max, round(workload.init_pods * share), pods)
+
+
+def measured(published: Sequence[Workload]) -> list[Workload]:
+    """Those of a size at which kube-scheduler was measured."""
+    return [one for one in published if best(one.name, one.nodes, one.init_pods, one.measured_pods) is not None]
 
 
 def rows(sized: Sequence[Workload], templates: Sequence[int], rounds: int, before: Path) -> Iterator[Row]:
@@ -162,12 +168,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.pairs", description=__doc__)
     parser.add_argument("other", type=Path, metavar="OTHER", help="a checkout of the commit before")
     parser.add_argument("--workloads", metavar="NAMES", help="these instead of the published ones, separated by commas")
+    parser.add_argument("--measured", action="store_true", help="only the sizes at which kube-scheduler was measured")
     parser.add_argument("--nodes-max", type=int, default=5000, metavar="N", help="larger workloads are made smaller")
     parser.add_argument("--templates", default="1,1000", help="numbers of templates, separated by commas (default 1,1000)")
     parser.add_argument("--rounds", type=int, default=5, help="default 5")
     options = parser.parse_args(arguments)
     try:
         chosen = workloads.chosen(options.workloads) if options.workloads else workloads.published()
+        chosen = measured(chosen) if options.measured else chosen
         sized = list({_label(found): found for found in (smaller(one, options.nodes_max) for one in chosen)}.values())
         templates = [int(word) for word in options.templates.split(",")]
         found = []

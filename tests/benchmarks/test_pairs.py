@@ -45,6 +45,12 @@ def test_the_published_workloads_are_all_but_our_own() -> None:
     assert ours and all(name.startswith(("OwnLabels", "HostPorts")) for name in ours)
 
 
+def test_those_that_kube_scheduler_was_measured_with_are_the_rows_of_the_published_table() -> None:
+    measured = pairs.measured(workloads.published())
+    assert len(measured) == 31
+    assert ("SchedulingBasic", 500, 500, 1000) in [(one.name, one.nodes, one.init_pods, one.measured_pods) for one in measured]
+
+
 def test_a_checkout_that_is_none_is_an_error_that_names_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     arguments = [str(tmp_path / "none"), "--workloads", "SchedulingBasic", "--nodes-max", "5", "--rounds", "1"]
     assert pairs.main(arguments) == 1
