@@ -1,4 +1,4 @@
-"""`python -m rayched.page.plan_process OPTIONS` becomes `rayched plan OPTIONS`, with bounded memory and behind all other work."""
+"""`python -m rayched.page.plan_process OPTIONS` becomes `rayched plan OPTIONS`, with bounded memory and a low priority."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import sys
 from typing import Final
 
 MEMORY_BYTES_MAX: Final = 1 << 30
-_NICE: Final = 19
+_NICE: Final = 10
+"""A tenth of what others get: what is nicer still comes to no end within its time on a host that has work for all processors."""
 
 
 def main() -> None:

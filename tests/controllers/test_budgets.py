@@ -17,6 +17,7 @@ from rayched.store.io.client import StoreClient
 from rayched.store.keys import Keys
 from rayched.v1.core_pb2 import Pod
 from rayched.v1.workloads_pb2 import PodDisruptionBudget
+from tests.patience import patient_store
 
 pytestmark = pytest.mark.cluster
 
@@ -24,7 +25,7 @@ pytestmark = pytest.mark.cluster
 @pytest.fixture
 def store(etcd: EtcdServer) -> Iterator[StoreClient]:
     with open_channel([etcd.endpoint]) as channel:
-        yield StoreClient(channel)
+        yield patient_store(channel)
 
 
 @pytest.fixture

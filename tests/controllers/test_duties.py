@@ -20,6 +20,7 @@ from rayched.store.removals import RECORD_KEPT_MS
 from rayched.store.transactions import Guard, GuardedDelete, GuardedPut, Outcome, Write, create
 from rayched.v1.services_pb2 import ObjectKey as ApiKey
 from rayched.v1.storage_pb2 import SubmissionRecord
+from tests.patience import patient_store
 
 pytestmark = pytest.mark.cluster
 
@@ -29,7 +30,7 @@ NOW = 1_000_000.0
 @pytest.fixture
 def store(etcd: EtcdServer) -> Iterator[StoreClient]:
     with open_channel([etcd.endpoint]) as channel:
-        yield StoreClient(channel)
+        yield patient_store(channel)
 
 
 @pytest.fixture

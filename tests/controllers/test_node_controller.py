@@ -28,6 +28,7 @@ from rayched.store.keys import Keys
 from rayched.store.refusals import FENCED_WRITES
 from rayched.v1.core_pb2 import Node, NodeStatus, Pod, Taint
 from rayched.v1.workloads_pb2 import PodDisruptionBudget
+from tests.patience import patient_store
 from tests.server.serving import serving
 
 pytestmark = pytest.mark.cluster
@@ -144,7 +145,7 @@ def world(etcd: EtcdServer, etcd_root: str) -> Iterator[World]:
         Client(server.address, timeout_seconds=10.0) as client,
         open_channel([etcd.endpoint]) as channel,
     ):
-        yield World(client, StoreClient(channel), keys, etcd.endpoint)
+        yield World(client, patient_store(channel), keys, etcd.endpoint)
 
 
 def until(holds: Callable[[], bool], failure: str, seconds: float = PATIENCE_SECONDS) -> None:

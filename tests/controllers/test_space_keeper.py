@@ -25,6 +25,7 @@ from rayched.store.keys import Keys
 from rayched.store.space import SpaceState
 from rayched.testing.builders import a_pod
 from rayched.v1.core_pb2 import Pod
+from tests.patience import patient_store
 from tests.runbook import execute, steps
 from tests.server.serving import serving, until
 
@@ -43,7 +44,7 @@ def etcd(tmp_path: Path) -> Iterator[EtcdServer]:
 @pytest.fixture
 def store(etcd: EtcdServer) -> Iterator[StoreClient]:
     with contextlib.closing(open_channel([etcd.endpoint])) as channel:
-        yield StoreClient(channel)
+        yield patient_store(channel)
 
 
 @contextlib.contextmanager

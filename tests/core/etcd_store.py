@@ -8,10 +8,10 @@ from typing import Any
 import grpc
 
 from rayched.store.entries import Change
-from rayched.store.io.client import StoreClient
 from rayched.store.io.watcher import Watcher
 from rayched.store.list_watch_effects import Changed, Delivery, ListedAll
 from tests.core.model_store import ModelStore
+from tests.patience import patient_store
 
 WATCH_SECONDS = 20.0
 
@@ -21,7 +21,7 @@ class EtcdStore(ModelStore):
 
     def __init__(self, channel: grpc.Channel, prefix: bytes) -> None:
         super().__init__()
-        self._client = StoreClient(channel)
+        self._client = patient_store(channel)
         self._told = threading.Condition()
         self._watcher = Watcher(channel, prefix, self._deliver)
         self._is_listed = False

@@ -17,13 +17,13 @@ from leader.channel import open_channel
 from rayched.replica.etcd import etcd_server
 from rayched.replica.etcd.etcd_server import EtcdServer
 from rayched.store.errors import NotApplied
-from rayched.store.io.client import StoreClient
 from rayched.v1.storage_pb2 import GroupPlan, Stored
 from tests.core.builders import a_node, a_pod
 from tests.core.etcd_store import EtcdStore
 from tests.core.grouped import a_group, audited, put_group, put_members, scheduled
 from tests.core.leading import put_node, put_pod
 from tests.core.replica import KEYS, Clock, Replica
+from tests.patience import patient_store
 
 pytestmark = pytest.mark.cluster
 
@@ -48,7 +48,7 @@ def channel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[grpc.Channel]:
 
 @pytest.fixture
 def store(channel: grpc.Channel) -> Iterator[EtcdStore]:
-    client = StoreClient(channel)
+    client = patient_store(channel)
     for entry in client.list_all(KEYS.cluster_prefix).entries:
         client.delete(entry.key)
     store = EtcdStore(channel, KEYS.cluster_prefix)

@@ -17,11 +17,11 @@ from rayched.nodes.hollow import HollowNodes
 from rayched.nodes.shapes import NodeShape, hollow_nodes
 from rayched.replica.etcd.etcd_server import EtcdServer
 from rayched.server.server_options import ServerOptions
-from rayched.store.io.client import StoreClient
 from rayched.store.keys import Keys
 from rayched.v1.core_pb2 import Node, Pod
 from tests.chaos.proxy import Link, Network
 from tests.nodes.real_node import get
+from tests.patience import patient_store
 from tests.server.serving import serving
 
 QUICK = NodeSettings(
@@ -71,7 +71,7 @@ def led_cluster(etcd: EtcdServer, name: str) -> Iterator[LedCluster]:
         open_channel([etcd.endpoint]) as channel,
         Network() as network,
     ):
-        epoch = StoreClient(channel).put(keys.epoch, b"{}")
+        epoch = patient_store(channel).put(keys.epoch, b"{}")
         controller = NodeController([etcd.endpoint], keys, QUICK, lambda: epoch)
         others = HollowNodes(client, hollow_nodes(1, 0, NodeShape(), "other"), heartbeat_seconds=0.3)
         others.register()

@@ -23,7 +23,7 @@ from rayched.store.errors import StoreUnavailable
 from rayched.store.io.client import StoreClient
 from tests.replica.clusters import until_true
 
-EXIT_SECONDS_MAX = 20.0
+EXIT_SECONDS_MAX = 120.0
 START_SECONDS_MAX = 60.0
 
 CONFIGURATION = """\

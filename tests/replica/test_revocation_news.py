@@ -15,6 +15,7 @@ from rayched.store.codec import decode_entry
 from rayched.store.io.client import StoreClient
 from rayched.store.keys import Keys
 from rayched.v1.core_pb2 import Event
+from tests.patience import patient_store
 
 pytestmark = pytest.mark.cluster
 
@@ -22,7 +23,7 @@ pytestmark = pytest.mark.cluster
 @pytest.fixture
 def store(etcd: EtcdServer) -> Iterator[StoreClient]:
     with open_channel([etcd.endpoint]) as channel:
-        yield StoreClient(channel)
+        yield patient_store(channel)
 
 
 def told(etcd: EtcdServer, keys: Keys, epoch: int) -> list[Evidence]:

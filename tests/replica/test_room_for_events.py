@@ -12,8 +12,8 @@ from leader.channel import open_channel
 from rayched.client import ApiError, Client
 from rayched.replica.cluster.local_cluster import LocalCluster
 from rayched.replica.etcd.etcd_server import EtcdServer
-from rayched.store.io.client import StoreClient
 from rayched.v1.core_pb2 import Event, Pod
+from tests.patience import patient_store
 from tests.replica.clusters import scheduler_status, small_pod, until_true
 from tests.replica.test_observability import Scrape
 from tests.server.objects import a_node
@@ -36,7 +36,7 @@ def test_pods_are_bound_and_not_told_of_while_room_is_kept_for_what_matters_more
         client.register_node(a_node("n1", cpu="4"))
         bound(client, "told")
         until_true(lambda: told_of(client) == {"told"}, SECONDS_MAX, "an Event says so")
-        store, (replica,) = StoreClient(channel), cluster.replicas
+        store, (replica,) = patient_store(channel), cluster.replicas
         for number in range(int(0.73 * QUOTA) // 100_000):
             store.put(b"/somebody/%d" % number, bytes(100_000))
             time.sleep(0.01)

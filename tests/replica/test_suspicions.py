@@ -10,9 +10,9 @@ from leader.channel import open_channel
 from rayched.actors.deciding_cell import DecidingCell, pod_being_decided
 from rayched.replica.etcd.etcd_server import EtcdServer
 from rayched.replica.suspicions import AGAIN_SECONDS, Suspicions
-from rayched.store.io.client import StoreClient
 from rayched.store.keys import Keys
 from rayched.v1.storage_pb2 import Suspect
+from tests.patience import patient_store
 
 
 def test_the_file_has_the_pod_of_the_cycle_that_is_under_way(tmp_path: Path) -> None:
@@ -49,7 +49,7 @@ def test_each_death_is_counted_once_and_the_record_expires(etcd: EtcdServer, etc
     # What cannot be a key is logged, and ends nobody.
     assert note("a/b", AGAIN_SECONDS + 3)
     with open_channel([etcd.endpoint]) as channel:
-        store = StoreClient(channel)
+        store = patient_store(channel)
         page = store.list_all(keys.suspects_prefix)
         found = {keys.uid_of_suspect(entry.key): Suspect.FromString(entry.value) for entry in page.entries}
         assert {uid: one.deaths for uid, one in found.items()} == {"uid-1": 2, "uid-2": 1}

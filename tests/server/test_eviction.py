@@ -13,11 +13,11 @@ from rayched.client import ApiError, Client
 from rayched.controllers.budgets import BudgetStatus
 from rayched.replica.etcd.etcd_server import EtcdServer
 from rayched.server.server_options import ServerOptions
-from rayched.store.io.client import StoreClient
 from rayched.store.keys import Keys
 from rayched.v1.core_pb2 import Pod, PodStatus
 from rayched.v1.services_pb2 import PodStatusUpdate
 from rayched.v1.workloads_pb2 import PodDisruptionBudget, ReplicaSet
+from tests.patience import patient_store
 from tests.server.objects import a_namespace, a_pod
 from tests.server.serving import Serving, serving, until
 
@@ -30,7 +30,7 @@ _numbers = itertools.count(1)
 def budgets(etcd: EtcdServer, keys: Keys) -> Iterator[None]:
     """The loop that keeps statuses, under an epoch."""
     with open_channel([etcd.endpoint]) as channel:
-        epoch = StoreClient(channel).put(keys.epoch, b"{}")
+        epoch = patient_store(channel).put(keys.epoch, b"{}")
     loop = BudgetStatus([etcd.endpoint], keys, lambda: epoch)
     loop.start()
     yield

@@ -16,11 +16,11 @@ from rayched.client import ApiError, Client
 from rayched.controllers.workloads.workload_controller import WorkloadController
 from rayched.replica.etcd.etcd_server import EtcdServer
 from rayched.store.codec import encode
-from rayched.store.io.client import StoreClient
 from rayched.store.keys import Keys
 from rayched.v1.core_pb2 import Event, Pod
 from rayched.v1.services_pb2 import ApplyResponse, PodStatusUpdate
 from rayched.v1.workloads_pb2 import Job, ReplicaSet
+from tests.patience import patient_store
 from tests.server.objects import a_namespace, a_pod
 
 pytestmark = pytest.mark.cluster
@@ -34,7 +34,7 @@ def lead(etcd: EtcdServer, keys: Keys) -> Iterator[Callable[[], int]]:
     """Begins a new epoch, with a loop of its own; the loops before still believe in theirs."""
     loops: list[WorkloadController] = []
     with open_channel([etcd.endpoint]) as channel:
-        store = StoreClient(channel)
+        store = patient_store(channel)
 
         def begin() -> int:
             epoch = store.put(keys.epoch, b"{}")
@@ -228,7 +228,7 @@ def test_what_is_left_of_a_workload_is_found_though_there_is_none(etcd: EtcdServ
     left.metadata.owner_references[0].block_owner_deletion = True
     left.metadata.finalizers.append(JOB_TRACKING)
     with open_channel([etcd.endpoint]) as channel:
-        store = StoreClient(channel)
+        store = patient_store(channel)
         for pod in (left, by_hand):
             store.put(keys.object_key(POD, "default", pod.metadata.name), encode(wrap(pod)))
         epoch = store.put(keys.epoch, b"{}")
@@ -257,7 +257,7 @@ def given_up() -> float:
 def test_without_room_for_events_pods_are_made_and_what_would_be_told_is_given_up(etcd: EtcdServer) -> None:
     keys, before = Keys("/no-room"), given_up()
     with open_channel([etcd.endpoint]) as channel:
-        store = StoreClient(channel)
+        store = patient_store(channel)
         epoch = store.put(keys.epoch, b"{}")
         loop = WorkloadController([etcd.endpoint], keys, lambda: epoch, may_tell=lambda: False)
         loop.start()

@@ -11,6 +11,7 @@ from leader.channel import open_channel
 from rayched.replica.etcd.etcd_server import EtcdServer
 from rayched.store.io.client import StoreClient
 from rayched.store.transactions import Committed, Conflict, TogetherPut
+from tests.patience import patient_store
 
 pytestmark = pytest.mark.cluster
 
@@ -18,7 +19,7 @@ pytestmark = pytest.mark.cluster
 @pytest.fixture
 def client(etcd: EtcdServer) -> Iterator[StoreClient]:
     with contextlib.closing(open_channel([etcd.endpoint])) as channel:
-        yield StoreClient(channel)
+        yield patient_store(channel)
 
 
 def a_put(root: bytes, revision: int) -> TogetherPut:

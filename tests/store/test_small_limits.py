@@ -16,6 +16,7 @@ from rayched.store.errors import StoreUnavailable, store_error
 from rayched.store.io.async_client import AsyncStoreClient
 from rayched.store.io.client import StoreClient
 from rayched.store.transactions import ALSO_MAX, Committed, Guard, GuardedPut, Outcome, TransactionRefused, Write
+from tests.patience import patient_store
 
 pytestmark = pytest.mark.cluster
 
@@ -34,7 +35,7 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EtcdServer]:
 @pytest.fixture
 def client(small: EtcdServer) -> Iterator[StoreClient]:
     with contextlib.closing(open_channel([small.endpoint])) as channel:
-        yield StoreClient(channel)
+        yield patient_store(channel)
 
 
 def mixed(root: bytes) -> list[Write]:
