@@ -12,7 +12,10 @@ from rayched.snapshot.table import NodeTable
 from rayched.snapshot.templates import PodTemplate
 from rayched.v1.core_pb2 import Pod
 
-ALL_BY_SIGHT: Final = PodPart.LABELS_BY_SELECTOR | PodPart.TOLERATIONS_OF_TAINTS
+_LABELS: Final = PodPart.LABELS_BY_SELECTOR
+_TOLERATIONS: Final = PodPart.TOLERATIONS_OF_TAINTS
+_NO_GROUP: Final = PodPart.NO_POD_GROUP
+ALL_BY_SIGHT: Final = _LABELS | _TOLERATIONS
 """A plugin that reads at least so does with what `SeenPod.sight` says of a pod."""
 Sight = tuple[tuple[bytes, ...], frozenset[tuple[str, str]], tuple[bytes, ...], str]
 """All that a pod says but the others, which are labels, tolerations, and the group that it belongs to."""
@@ -47,15 +50,15 @@ class SeenPod:
             template.bare,
             frozenset(counting.items()),
             tuple([toleration.SerializeToString(deterministic=True) for toleration in covering]),
-            "" if PodPart.NO_POD_GROUP in reads else template.pod_group,
+            "" if _NO_GROUP in reads else template.pod_group,
         )
 
     def _reduced(self, reads: PodPart) -> Pod:
         template, pod = self._template, self._template.pod
         labels, tolerations = template.labels, template.tolerations
-        counting = self._table.mentioned_labels.among(labels) if PodPart.LABELS_BY_SELECTOR in reads else labels
-        covering = self._table.known_taints.counting(tolerations) if PodPart.TOLERATIONS_OF_TAINTS in reads else tolerations
-        leaves_group = template.pod_group != "" and PodPart.NO_POD_GROUP in reads
+        counting = self._table.mentioned_labels.among(labels) if _LABELS in reads else labels
+        covering = self._table.known_taints.counting(tolerations) if _TOLERATIONS in reads else tolerations
+        leaves_group = template.pod_group != "" and _NO_GROUP in reads
         if counting == labels and len(covering) == len(tolerations) and not leaves_group:
             return pod
         reduced = Pod()

@@ -117,6 +117,7 @@ class KeptTotal:
         "_is_written",
         "_kept_free",
         "_logs",
+        "_lowering",
         "_n_followed",
         "_n_installed",
         "_revision",
@@ -154,6 +155,8 @@ class KeptTotal:
         self._kept_free = RowsCap(of.static.scale)
         self._caps: tuple[ScoreCap, ...] = (*of.caps, self._kept_free)
         self._versions = [-1] * len(self._caps)
+        self._lowering: list[ScoreCap] = []
+        """Caps that lower some total."""
         counting = [*(cap.asked for cap in of.caps if isinstance(cap, DomainRejection)), *(score.asked for score in of.counted)]
         self._counts = counting[0].counts if counting else None
         logs = [log for cap in of.caps for log in cap.logs] + [log for score in of.counted for log in score.asked.logs]
@@ -222,6 +225,7 @@ class KeptTotal:
             revision += log.end
         if revision != self._revision:
             changed = self._changed_of_caps(build, changed)
+            self._lowering = [cap for cap in self._caps if cap.is_lowering]
             self._revision = revision
         if not was_written or changed is None or len(changed) > FEW or len(self._column) != self._table.n_rows:
             self._write_all()
@@ -292,11 +296,10 @@ class KeptTotal:
 
     def _write_rows(self, rows: list[int]) -> None:
         usage, static, column = self.of.usage.column, self._static, self._column
-        lowering = [cap for cap in self._caps if cap.is_lowering]
         top = self._groups or self._top
         for row in rows:
             value = usage.item(row) + static.item(row)
-            for cap in lowering:
+            for cap in self._lowering:
                 value = min(value, cap.of(row))
             old = column.item(row)
             if value != old:

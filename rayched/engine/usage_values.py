@@ -226,24 +226,23 @@ class UsageValues:
             self._turn_to(sum_)
         if few is None:
             return self._bring_many(sum_)
-        place, outside, unknown = self._places[sum_], sum_.outside, []
+        place, outside, unknown = self._places[sum_], sum_.outside, dict[int, int]()
         for row in few:
             number = states.of(row)
             if states.n_states != self._n_seen or states.generation != self._generation:
                 self._keep_up()
             value = self._values.item(place, number)
             if value == self._unknown:
-                unknown.append(row)
+                unknown[row] = number
             else:
                 sum_.column[row] = value
                 if outside:
                     outside.discard(row)
         if unknown:
-            rows = unknown if len(unknown) == 1 else sorted(set(unknown))
-            sum_.ask(rows)
-            for row in rows:
+            sum_.ask(sorted(unknown))
+            for row, number in unknown.items():
                 if row not in outside:
-                    self._values[place, states.of(row)] = sum_.column.item(row)
+                    self._values[place, number] = sum_.column.item(row)
         sum_.follower.catch_up()
         return True
 
