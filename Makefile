@@ -172,8 +172,8 @@ queue-bench: $(STAMP) ## the queue, and what waiting pods cost the others
 bench: $(STAMP) ## pods a second beside kube-scheduler's: make bench [DEPTH=cluster] [WORKLOADS=A,B] [JSON=FILE]
 	@$(BIN)/python -m benchmarks.bench --depth $(or $(DEPTH),scheduler) $(if $(WORKLOADS),--workloads $(WORKLOADS)) $(if $(JSON),--json $(JSON)) $(ARGS)
 
-bench-quick: $(STAMP) ## a small set in under a minute; fails at half the speed
-	@$(BIN)/python -m benchmarks.quick
+bench-quick: $(STAMP) ## a small set; fails at half the speed: make bench-quick [ARGS=--published]
+	@$(BIN)/python -m benchmarks.quick $(ARGS)
 
 pool: $(STAMP) ## what the pool of workers gains: make pool [ARGS=...]
 	@$(BIN)/python -m benchmarks.pool $(ARGS)

@@ -82,10 +82,10 @@ def rows(sized: Sequence[Workload], templates: Sequence[int], rounds: int, befor
                 order = (HERE, before) if number % 2 else (before, HERE)
                 for checkout, us_per_pod in zip(order, _round(order, workload, count), strict=True):
                     times[checkout].append(us_per_pod)
-            yield Row(f"{_label(workload)}, {count} templates", tuple(times[before]), tuple(times[HERE]))
+            yield Row(f"{label(workload)}, {count} templates", tuple(times[before]), tuple(times[HERE]))
 
 
-def _label(workload: Workload) -> str:
+def label(workload: Workload) -> str:
     """Its name, nodes, pods that are there before, and measured pods."""
     return f"{workload.name} {workload.nodes}/{workload.init_pods}/{workload.measured_pods}"
 
@@ -176,7 +176,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         chosen = workloads.chosen(options.workloads) if options.workloads else workloads.published()
         chosen = measured(chosen) if options.measured else chosen
-        sized = list({_label(found): found for found in (smaller(one, options.nodes_max) for one in chosen)}.values())
+        sized = list({label(found): found for found in (smaller(one, options.nodes_max) for one in chosen)}.values())
         templates = [int(word) for word in options.templates.split(",")]
         found = []
         for row in rows(sized, templates, options.rounds, options.other.resolve()):
