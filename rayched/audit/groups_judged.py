@@ -52,6 +52,8 @@ class _Gang:
     living: dict[str, _Member] = field(default_factory=dict)
     cut: int = 0
     """When it last lost a member that ran, or that had a place in its plan."""
+    went: dict[str, int] = field(default_factory=dict)
+    """When members went that waited, by uid: a plan that was decided before may list them."""
     ending: set[str] = field(default_factory=set)
     """Members that are still to be told to end, since a leader ended others for want of members."""
     released: set[str] = field(default_factory=set)
@@ -115,6 +117,10 @@ class GroupJudge:
         self.plans.written(name, plan, write, revision, (gang.uid, gang.revision) if gang.uid else None)
         if old is not None and len(plan.members) < len(old.nodes):
             gang.cut = revision
+        for member in plan.members if old is None else ():
+            went = gang.went.get(member.uid, 0)
+            if went > write.decided_at_revision:
+                gang.cut = max(gang.cut, went)
 
     def pod_changed(self, uid: str, pod: Pod | None, revision: int, binding: LeaderWrite | None = None) -> None:
         """`binding`: the leader's write that has just bound it."""
@@ -139,6 +145,8 @@ class GroupJudge:
         elif counted or (plan is not None and uid in plan.nodes and not _lives(pod)):
             gang.counted.discard(uid)
             gang.cut = revision
+        elif not _lives(pod):
+            gang.went.setdefault(uid, revision)
         _keep(gang, uid, pod, revision)
         if pod is not None and uid not in gang.released and _is_released(pod):
             gang.released.add(uid)

@@ -19,7 +19,8 @@ that the same process nominated or bound there later (tolerated), or that was de
 A binding waits for an answer about its pod's status, and has no number until then. So for each status that the process wrote in
 the last SETTLED_SECONDS before the preemption, and that never came, one of the pods that waited may have been assumed where there
 was room; where that leaves no room, the preemption is not judged. The same holds for each number that is missing among the
-bindings that came later: who waited for the answer was assumed before the preemption, and refused after it.
+bindings that came later: who waited for the answer was assumed before the preemption, and refused after it. And for each number
+that is missing among the preemptions before this one: who waited for that answer was nominated, and refused after this one.
 
 Cost: O(bound pods) for each preemption, a few times that where the pod had room at the commit.
 """
@@ -189,18 +190,33 @@ class RoomJudge:
         return True
 
     def _may_have_been_for_who_was_refused(self, doubtful: _DoubtfulCapacity) -> bool:
-        """Whether pods that waited, one for each status or later binding that never came, can have been assumed on all nodes that
-        had room."""
+        """Whether pods that waited, one for each status, later binding or earlier preemption that never came, can have been
+        assumed on all nodes that had room."""
         pod, seen = doubtful.pod, doubtful.seen.copy()
         left = [one for one in doubtful.waiting if one.metadata.uid != pod.metadata.uid]
-        for _ in range(self._statuses_missing(doubtful) + self._later_bindings_missing(doubtful)):
+        # Of those who preempted to no avail only the important ones were in the way.
+        n_rivals, came = self._earlier_preemptions(doubtful)
+        rivals = [one for one in left if one.spec.priority >= pod.spec.priority and one.metadata.uid not in came]
+        for number in range(n_rivals + self._statuses_missing(doubtful) + self._later_bindings_missing(doubtful)):
             node = node_with_room(pod, seen)
-            taker = next((one for one in left if node in _free_nodes(one, seen) and not _is_against(one, node, seen)), None)
-            if node is None or taker is None:
+            among = rivals if number < n_rivals else left
+            taker = next((one for one in among if node in _free_nodes(one, seen) and not _is_against(one, node, seen)), None)
+            if node is None or (taker is None and among is left):
                 break
-            left.remove(taker)
-            seen.put("residents", taker.metadata.uid, resident(taker, node))
+            if taker is not None:
+                left.remove(taker)
+                rivals = [one for one in rivals if one is not taker]
+                seen.put("residents", taker.metadata.uid, resident(taker, node))
         return node_with_room(pod, seen) is None
+
+    def _earlier_preemptions(self, doubtful: _DoubtfulCapacity) -> tuple[int, set[str]]:
+        """How many never came of those that the same process may have had under way when it decided this one, and whose came."""
+        process, _, number = doubtful.write.attempt.partition("-preempt-")
+        if not number.isdigit():
+            return 0, set()
+        earlier = {f"{process}-preempt-{one}" for one in range(max(1, int(number) - _UNDER_WAY_MAX), int(number))}
+        came = {write.attempt: other.pod.metadata.uid for _, write, _, other in self._recent if write.attempt in earlier}
+        return len(earlier) - len(came), set(came.values())
 
     def _later_bindings_missing(self, doubtful: _DoubtfulCapacity) -> int:
         """Of those with a number behind the first one that the same process decided after the preemption."""

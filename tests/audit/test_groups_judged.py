@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
 from rayched.audit.capacity import Capacity
@@ -92,15 +94,28 @@ def roomy() -> Capacity:
     return capacity
 
 
-def judged_with_pods(*waiting: str) -> tuple[GroupJudge, Findings]:
-    """A gang of two, of which these members wait."""
+def judged_with_pods(*waiting: str, gone: Sequence[str] = ()) -> tuple[GroupJudge, Findings]:
+    """A gang of two, of which these members wait; those that are `gone` did so until they went."""
     findings = Findings()
-    pods = {uid: a_member(uid, node="", phase="Pending") for uid in waiting}
+    pods = {uid: a_member(uid, node="", phase="Pending") for uid in (*waiting, *gone)}
     judge = GroupJudge(findings, roomy(), pods)
     judge.group_changed("default/train", a_gang(2), LeaderWrite(), 2)
     for uid, pod in pods.items():
         judge.pod_changed(uid, pod, 3)
+    for uid in gone:
+        del pods[uid]
     return judge, findings
+
+
+@pytest.mark.parametrize(("went", "partial"), [(10, 1), (11, 0)])
+def test_a_member_that_went_between_the_decision_of_a_plan_and_its_commit_is_no_fault(went: int, partial: int) -> None:
+    judge, findings = judged_with_pods("u1", gone=["u2"])
+    judge.pod_changed("u2", None, went)
+    a_plan(judge, 11, "u1", "u2")
+    judge._pods["u1"].spec.node_name = "n"  # type: ignore[index]
+    judge.pod_changed("u1", a_member("u1"), 12, LeaderWrite(op="bind", epoch=1, attempt="p-2", decided_at_revision=11))
+    judge.revision_over(12)
+    assert findings.gang_partial == partial
 
 
 def test_a_plan_for_an_older_state_of_its_group_is_found() -> None:

@@ -68,9 +68,9 @@ class Full:
     def ask_to_end(self, name: str, node: str, cpu: str) -> None:
         self.write(self._pod(name, cpu, 0, node=node, ends=True))
 
-    def refused(self) -> None:
-        """A binding that is decided and never comes to be."""
-        self._stamp("bind", None)
+    def refused(self, op: str = "bind") -> None:
+        """A binding, or a preemption, that is decided and never comes to be."""
+        self._stamp(op, None)
 
     def _stamp(self, op: str, decided: int | None) -> LeaderWrite:
         number = self._numbers[self.process, op] = self._numbers[self.process, op] + 1
@@ -156,6 +156,18 @@ def test_where_a_binding_decided_before_came_to_nothing_nobody_can_tell() -> Non
     full.preempt("high", "a")
     full.bind("small", "a", "100m")
     assert (full.broken, full.tolerated) == (0, {NOT_JUDGED: 1})
+
+
+@pytest.mark.parametrize(("cpu", "priority", "is_excused"), [("4", 10, True), ("4", 9, False), ("5", 10, False)])
+def test_where_a_preemption_before_came_to_nothing_who_waited_may_have_been_in_the_way(
+    cpu: str, priority: int, is_excused: bool
+) -> None:
+    full = Full(b_is_full=False)
+    full.submit("rival", cpu, priority)
+    full.submit("high", "4", 10)
+    full.refused("preempt")
+    full.preempt("high", "a")
+    assert (full.broken, full.tolerated) == ((0, {NOT_JUDGED: 1}) if is_excused else (1, {}))
 
 
 @pytest.mark.parametrize("process", ["me", "new"], ids=["has bound before", "has not"])

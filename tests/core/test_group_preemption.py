@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import pytest
 
 from rayched.core.groups.group_rooms import MARGIN_SECONDS, VICTIMS_AT_ONCE
+from rayched.core.writes.window import TRANSACTIONS_MAX
 from rayched.v1.core_pb2 import Pod
 from tests.core.builders import a_node, a_pod
 from tests.core.grouped import (
@@ -121,6 +122,7 @@ def test_a_group_that_ends_as_a_whole_goes_with_all_of_its_members_and_says_why(
     leader.settle()
     assert len(bound_of(leader, "batch")) == 3
     put_gang(leader, 1)
+    print("DBG", leader.bound(), ending(leader))
     assert ending(leader) == ["batch-0", "batch-1", "batch-2"]
     said = {one.type: (one.status, one.reason) for one in stored_group(leader.store, "batch").status.conditions}
     assert said["DisruptionTarget"] == ("True", "PreemptionByScheduler")
@@ -128,6 +130,26 @@ def test_a_group_that_ends_as_a_whole_goes_with_all_of_its_members_and_says_why(
     stop_ending(leader)
     leader.settle()
     assert len(bound_of(leader)) == 1
+
+
+@pytest.mark.row("G54")
+def test_a_member_that_comes_to_a_group_while_it_is_about_to_end_as_a_whole_ends_with_it(leaders: list[Replica]) -> None:
+    leader = leading(leaders, {"n1": [], "n2": []})
+    put_group(leader.store, a_group("batch", 1, whole=True))
+    put_members(leader.store, 2, "batch", cpu="3")
+    leader.settle()
+    # The store takes its time, so what is decided next is not written at once.
+    for number in range(TRANSACTIONS_MAX + 1):
+        put_pod(leader.store, a_pod(f"large-{number}", cpu="99"))
+        decide(leader)
+    assert not leader.core.window.room
+    put_group(leader.store, a_group(least=1, priority=10))
+    put_members(leader.store, 1, cpu="3", priority=10)
+    decide(leader)
+    put_members(leader.store, 1, "batch", first=2, cpu="500m")
+    decide(leader)
+    leader.settle()
+    assert ending(leader) == ["batch-0", "batch-1", "batch-2"]
 
 
 @pytest.mark.row("G54", "G58")

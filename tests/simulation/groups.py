@@ -253,7 +253,8 @@ class Groups:
             ("its scheduler is killed", lambda: leader.scheduler_crashes(lasts_ns // 4)),
             ("its leader hangs", lambda: leader.process.pause(2 * lasts_ns)),
             ("its queue is lost", lambda: leader.scheduling.process.alive and leader.scheduling.lose_queue()),
-            ("its node goes", lambda: self._users.remove(KEYS.object_key(kinds.NODE, "", node))),
+            # A plan whose members have all lost their places has no node.
+            ("its node goes", lambda: node and self._users.remove(KEYS.object_key(kinds.NODE, "", node))),
             ("a member goes", lambda: self._delete_member(group)),
             ("its group goes", lambda: self._users.remove(KEYS.object_key(kinds.POD_GROUP, "default", group))),
         )

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from leader.etcd_shim import rpc
 from rayched.api import kinds
+from rayched.api.termination import FINAL_PHASES
 from rayched.server.admission.submissions import Created, Creation
 from rayched.store.codec import encode
 from rayched.v1.core_pb2 import Node, Pod
@@ -192,7 +193,7 @@ class Users:
                     self._rewrite(key, stored)
             elif pod.metadata.HasField("deletion_timestamp"):
                 self.remove(key)
-            elif pod.status.phase != "Succeeded" and self.random.random() < 0.08:
+            elif pod.status.phase not in FINAL_PHASES and self.random.random() < 0.08:
                 pod.status.phase = "Succeeded" if pod.status.phase == "Running" else "Running"
                 if self.agents_tell_ready:
                     _tell_ready(pod)

@@ -174,7 +174,7 @@ class GroupDecider(GroupAttempts):
             self._rooms.give_up(clearing)
             return RoomStep.AGAIN
         is_first = not clearing.victims
-        if clearing.left and not is_for_nobody and (not is_first or self._rooms.lacks_members(clearing)):
+        if clearing.left and not is_for_nobody and (not is_first or self._has_changed(clearing)):
             self._ask_again(clearing, now, now_unix)
             if is_first and not clearing.left:
                 self._rooms.give_up(clearing)
@@ -191,6 +191,10 @@ class GroupDecider(GroupAttempts):
             return _because(clearing.failure, written)
         self._rooms.end(clearing, now)
         return replace(_because(clearing.failure, _ending(clearing)), nominated=clearing.room.nodes, waits=True)
+
+    def _has_changed(self, clearing: Clearing) -> bool:
+        """What was decided on is not what is there: while it waits to be written members come and go."""
+        return self._rooms.lacks_members(clearing) or self._preemption.have_grown(clearing.left)
 
     def _ask_again(self, clearing: Clearing, now: float, now_unix: float) -> None:
         """Who of those that were not told to end has to go by now; none, where the group would not fit all the same."""

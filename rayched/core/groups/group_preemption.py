@@ -22,7 +22,7 @@ Source: workload-aware preemption of Kubernetes 1.37 (KEP 5710).
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Generator
+from collections.abc import Callable, Collection, Generator, Iterable
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
@@ -41,6 +41,7 @@ from rayched.core.groups.victim_units import (
     VictimUnit,
     VictimUnits,
     first_to_go,
+    members_on_nodes,
     rank,
 )
 from rayched.framework.plugin_args import DefaultPreemptionArgs
@@ -107,6 +108,15 @@ class GroupPreemption:
     ) -> RoomForGroup | str:
         """The result of `search`, in one piece of so many seconds."""
         return run(self.search(asked, overdue, only, seconds, piece=inf))
+
+    def have_grown(self, units: Iterable[VictimUnit]) -> bool:
+        """Whether a group that ends as a whole has another member on a node by now."""
+        return any(
+            member.uid not in {victim.uid for victim in unit.victims}
+            for unit in units
+            if unit.whole
+            for member in members_on_nodes(self._snapshot, self._group_of(unit.whole))
+        )
 
     def search(
         self,

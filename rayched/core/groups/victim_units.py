@@ -139,6 +139,13 @@ def rank(units: Collection[VictimUnit], losses: Losses) -> tuple[int, int, int, 
     return losses.beyond(Harm.BUDGET), losses.beyond(Harm.CUT), highest, total, len(priorities)
 
 
+def members_on_nodes(snapshot: Snapshot, state: GroupState | None) -> list[Victim]:
+    """Members that take up room and are not ending, those among them that are not seen on their node yet."""
+    members = () if state is None else (*state.bound, *state.waiting)
+    there = [(uid, snapshot.bound(uid)) for uid in members]
+    return [Victim(uid, pod) for uid, pod in there if pod is not None and not pod.terminating]
+
+
 class UnitSearch:
     """Finds the units that may have to go for one group."""
 
@@ -174,10 +181,7 @@ class UnitSearch:
                 yield
         # Members may have come and gone while it rested: who they are is looked up when everything else is known.
         for name in self._wholes:
-            state = self._group_of(name)
-            members = () if state is None else (*state.bound, *state.waiting)
-            there = [(uid, snapshot.bound(uid)) for uid in members]
-            victims = [Victim(uid, pod) for uid, pod in there if pod is not None and not pod.terminating]
+            victims = members_on_nodes(snapshot, self._group_of(name))
             if victims and len(victims) <= UNIT_PODS_MAX and all(map(self._may_go, victims)):
                 self._units.append(VictimUnit(tuple(victims), name, self._uses(victims)))
         return VictimUnits(self._units, self._allowed, self._leaving)
