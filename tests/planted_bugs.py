@@ -126,7 +126,7 @@ ACCESS: Final[Mapping[str, str]] = MappingProxyType(
 
 GROUPS: Final[Mapping[str, str]] = MappingProxyType(
     {
-        "a group binds what fits": "rayched.core.groups.group_cycle:GroupCycle.RULE_A_GROUP_IS_WHOLE",
+        "a group binds what fits": "rayched.core.groups.membership:GroupState.RULE_A_GROUP_IS_WHOLE",
         "members are bound before the plan": "rayched.core.groups.recorded_plans:RecordedPlans.RULE_THE_PLAN_COMES_FIRST",
         "a plan forgets the group's revision": "rayched.core.groups.recorded_plans:RecordedPlans.RULE_PLANS_COMPARE_THE_GROUP",
         "a new leader forgets plans": "rayched.core.groups.recorded_plans:RecordedPlans.RULE_PLANS_ARE_TAKEN_OVER",

@@ -70,6 +70,20 @@ def test_a_request_has_no_more_groups_than_the_largest_of_them_leaves_operations
 
 
 @pytest.mark.row("G41")
+def test_a_minimum_that_was_raised_since_the_decision_is_kept(leader: Replica) -> None:
+    put_group(leader.store, a_group(least=2))
+    put_members(leader.store, 3, cpu="3")
+    decide(leader)
+    put_group(leader.store, a_group(least=3))
+    leader.settle()
+    assert bound_of(leader) == []
+    put_node(leader.store, a_node("n3", cpu="4"))
+    leader.settle()
+    later(leader, 60.0)
+    assert len(bound_of(leader)) == 3
+
+
+@pytest.mark.row("G41")
 @pytest.mark.parametrize("what", ["member", "group", "node", "room taken"])
 def test_if_anything_changed_since_the_decision_no_member_is_bound_by_it(leader: Replica, what: str) -> None:
     put_group(leader.store, a_group(least=3))

@@ -74,6 +74,22 @@ def send_a_plan(leader: Replica) -> None:
     assert [send.op for send in leader.to_store] == ["group-plan"]
 
 
+@pytest.mark.parametrize(("raised", "n_bound"), [(59, 59), (60, 0)])
+def test_a_minimum_that_was_raised_before_the_plan_is_sent_is_kept(leader: Replica, raised: int, n_bound: int) -> None:
+    a_large_group(leader.store, least=58, cpu="2700m")
+    for number in range(NODES, 59):
+        put_node(leader.store, a_node(f"n{number}", cpu="4"))
+    decide(leader)
+    leader.turn()
+    assert [send.op for send in leader.to_store] == ["group"]
+    leader.arrive()
+    leader.answer()
+    put_group(leader.store, a_group(least=raised))
+    leader.settle()
+    assert len(bound_of(leader)) == n_bound
+    assert [whether for _, whether in plans_ever(leader.store)] == ([True, False] if n_bound else [])
+
+
 def with_a_plan(leader: Replica) -> dict[str, str]:
     """The plan is in the store, and no member is bound yet. Gives nodes by member."""
     send_a_plan(leader)

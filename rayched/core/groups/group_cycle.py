@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import ClassVar, Final
+from typing import Final
 
 from rayched.api.resources import CPU, MEMORY
 from rayched.core.cache.records import PodRecord
@@ -128,9 +128,6 @@ class TransactionRoom:
 
 class GroupCycle:
     """Decides about groups, one at a time."""
-
-    RULE_A_GROUP_IS_WHOLE: ClassVar[bool] = True
-    """Broken by tests alone."""
 
     def __init__(self, snapshot: Snapshot, scheduler: Scheduler, progress: Callable[[], None], measures: GroupMeasures) -> None:
         self._snapshot, self._scheduler, self._progress = snapshot, scheduler, progress
@@ -297,7 +294,7 @@ class GroupCycle:
             if not room.takes(member, result.node_name, len(attempts)):
                 self._scheduler.roll_back(attempts.pop())
                 break
-        if attempts and (len(attempts) >= needed or not self.RULE_A_GROUP_IS_WHOLE):
+        if attempts and (len(attempts) >= needed or not GroupState.RULE_A_GROUP_IS_WHOLE):
             del self._scheduler.freed[n_freed:]
             left = None if first is None else GroupFailure(first[1], len(attempts), first[0])
             return GroupPlacement(tuple(attempts), room.is_one, left)

@@ -287,7 +287,12 @@ class GroupCommits:
     def _build(self, decided: DecidedGroup, epoch: int, now_unix: float) -> TogetherPut | UnsentGroup:
         cache, state = self._cache, decided.state
         found = object_of(cache, state)
-        if found is None or found[2].metadata.uid != decided.uid or state.hold() is not None:
+        if (
+            found is None
+            or found[2].metadata.uid != decided.uid
+            or state.hold() is not None
+            or falls_short(state, self._scheduler)
+        ):
             return UnsentGroup(decided)
         key, revision, group = found
         for attempt in decided.attempts:
@@ -316,6 +321,15 @@ class GroupCommits:
         value = encode(with_condition(group, "True", REASON_SCHEDULED, message, now_unix), write)
         no_plan = cache.plan_key(state.name), 0
         return TogetherPut(key, revision, value, (*members, *decided.guards, *taken, no_plan), tuple(puts), name)
+
+
+def falls_short(state: GroupState, scheduler: Scheduler) -> bool:
+    """Whether members that count, and those that hold room, are fewer than the group needs by now: its minimum may have been
+    raised since a placement was decided."""
+    missing = state.min_count - state.satisfied
+    if missing <= 0 or not state.RULE_A_GROUP_IS_WHOLE:
+        return False
+    return sum(scheduler.occupancy.on(uid) is not None for uid in state.waiting) < missing
 
 
 def _was_written(conflict: Conflict, decided: DecidedGroup) -> bool:

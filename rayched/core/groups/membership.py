@@ -45,6 +45,7 @@ class MemberTerms(NamedTuple):
 class GroupState:
     """One group, with its members, and what the queue has been told of it."""
 
+    RULE_A_GROUP_IS_WHOLE: ClassVar[bool] = True
     RULE_FAILED_MEMBERS_DO_NOT_COUNT: ClassVar[bool] = True
     """Broken by tests alone."""
 

@@ -31,6 +31,7 @@ from rayched.core.groups.group_writes import (
     UnsentGroup,
     bound_words,
     condition_of,
+    falls_short,
     object_of,
     with_condition,
 )
@@ -177,7 +178,9 @@ class RecordedPlans:
         decided = planned.decided
         assert decided is not None
         found = object_of(self._cache, planned.state)
-        if found is None or found[2].metadata.uid != planned.uid or planned.state.hold() is not None:
+        state = planned.state
+        is_there = found is not None and found[2].metadata.uid == planned.uid
+        if found is None or not is_there or state.hold() is not None or falls_short(state, self._scheduler):
             self._void(planned)
             return
         nodes = [attempt.node_name for attempt in decided.attempts]
@@ -191,7 +194,7 @@ class RecordedPlans:
         # As each node was when it was chosen.
         guards.update((key, revision) for key, revision in decided.guards if key in guards)
         group = ((found[0], found[1]),) if self.RULE_PLANS_COMPARE_THE_GROUP else ()
-        planned.plan.group_revision = found[1]
+        planned.plan.group_revision, planned.plan.min_count = found[1], state.min_count
         if self.RULE_THE_PLAN_COMES_FIRST:
             yield self._send_plan(planned, guard, decided.decided_at, (*group, *guards.items()))
             return
