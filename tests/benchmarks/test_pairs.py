@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -48,6 +49,9 @@ def test_the_published_workloads_are_all_but_our_own() -> None:
 def test_those_that_kube_scheduler_was_measured_with_are_the_rows_of_the_published_table() -> None:
     measured = pairs.measured(workloads.published())
     assert len(measured) == 31
+    recorded = json.loads((pairs.HERE / "benchmarks" / "published.json").read_text())
+    rows = [f"one_thread {pairs.label(one)} {templates} templates" for one in measured for templates in (1, 1_000)]
+    assert list(recorded) == rows, "a row without a threshold, or a threshold without a row"
     assert ("SchedulingBasic", 500, 500, 1000) in [(one.name, one.nodes, one.init_pods, one.measured_pods) for one in measured]
 
 
