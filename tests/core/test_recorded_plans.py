@@ -305,6 +305,26 @@ def test_a_group_that_goes_while_its_plan_is_carried_out_ends_the_plan(leader: R
     assert assumed(leader) == 0
 
 
+@pytest.mark.row("G68")
+def test_a_plan_that_is_seen_while_its_end_is_written_holds_no_room_when_it_is_over(leader: Replica) -> None:
+    a_large_group(leader.store)
+    planned = with_a_plan(leader)
+    leader.answer()
+    leader.watch()
+    leader.store.delete(KEYS.object_key(kinds.NODE, "", planned["train-0"]))
+    leader.watch()
+    leader.turn()
+    assert [send.op for send in leader.to_store] == ["group-plan"], "another place for a member"
+    # The group goes before that is written, and is seen to go before the plan is seen.
+    leader.store.delete(group_key())
+    leader.arrive()
+    leader.answer()
+    leader.watch(revisions=1)
+    leader.turn()
+    leader.settle()
+    assert plan_in(leader.store) is None and not leader.bound() and assumed(leader) == 0
+
+
 def test_a_higher_minimum_does_not_stop_a_plan_and_is_not_reached_by_it(leader: Replica) -> None:
     a_large_group(leader.store)
     with_a_plan(leader)

@@ -373,6 +373,8 @@ class RecordedPlans:
                 planned.leave(uid)
 
     def _over(self, planned: PlannedGroup) -> None:
+        # While the end was written the plan may have been seen, and its members may have taken their room again.
+        self._give_up(planned)
         self._planned.pop(planned.state.name, None)
         self.over.append(planned)
 
