@@ -21,6 +21,7 @@ the last SETTLED_SECONDS before the preemption, and that never came, one of the 
 was room; where that leaves no room, the preemption is not judged. The same holds for each number that is missing among the
 bindings that came later: who waited for the answer was assumed before the preemption, and refused after it. And for each number
 that is missing among the preemptions before this one: who waited for that answer was nominated, and refused after this one.
+Members of a group are nominated before anything is written for it, so any that waited, of no lower priority, may have been so.
 
 Cost: O(bound pods) for each preemption, a few times that where the pod had room at the commit.
 """
@@ -190,23 +191,17 @@ class RoomJudge:
         return True
 
     def _may_have_been_for_who_was_refused(self, doubtful: _DoubtfulCapacity) -> bool:
-        """Whether pods that waited, one for each status, later binding or earlier preemption that never came, can have been
-        assumed on all nodes that had room."""
+        """Whether pods that waited can have been assumed on all nodes that had room: one for each status, later binding or
+        earlier preemption that never came, and members of groups, whose nominations come to nothing without a number."""
         pod, seen = doubtful.pod, doubtful.seen.copy()
         left = [one for one in doubtful.waiting if one.metadata.uid != pod.metadata.uid]
-        # Of those who preempted to no avail only the important ones were in the way.
-        n_rivals, came = self._earlier_preemptions(doubtful)
+        # Of those who were nominated to no avail only the important ones were in the way.
+        n_missing, came = self._earlier_preemptions(doubtful)
         rivals = [one for one in left if one.spec.priority >= pod.spec.priority and one.metadata.uid not in came]
-        for number in range(n_rivals + self._statuses_missing(doubtful) + self._later_bindings_missing(doubtful)):
-            node = node_with_room(pod, seen)
-            among = rivals if number < n_rivals else left
-            taker = next((one for one in among if node in _free_nodes(one, seen) and not _is_against(one, node, seen)), None)
-            if node is None or (taker is None and among is left):
-                break
-            if taker is not None:
-                left.remove(taker)
-                rivals = [one for one in rivals if one is not taker]
-                seen.put("residents", taker.metadata.uid, resident(taker, node))
+        members = [one for one in rivals if one.spec.scheduling_group.pod_group_name]
+        taken = {one.metadata.uid for one in (*_take(rivals, n_missing, pod, seen), *_take(members, len(members), pod, seen))}
+        left = [one for one in left if one.metadata.uid not in taken]
+        _take(left, self._statuses_missing(doubtful) + self._later_bindings_missing(doubtful), pod, seen)
         return node_with_room(pod, seen) is None
 
     def _earlier_preemptions(self, doubtful: _DoubtfulCapacity) -> tuple[int, set[str]]:
@@ -243,6 +238,21 @@ class RoomJudge:
             if decided_at > decided:
                 break
         return missing
+
+
+def _take(among: Iterable[Pod], count: int, pod: Pod, view: AuditView) -> list[Pod]:
+    """Puts so many of these, at most, where `pod` has room, each where it fits itself; who they are."""
+    taken: list[Pod] = []
+    left = list(among)
+    while len(taken) < count and (node := node_with_room(pod, view)) is not None:
+        free = (one for one in left if one.metadata.uid not in view.residents and node in _free_nodes(one, view))
+        taker = next((one for one in free if not _is_against(one, node, view)), None)
+        if taker is None:
+            break
+        left.remove(taker)
+        taken.append(taker)
+        view.put("residents", taker.metadata.uid, resident(taker, node))
+    return taken
 
 
 def node_with_room(pod: Pod, view: AuditView) -> str | None:

@@ -45,8 +45,8 @@ class Full:
         self.auditor.replay(self.revision, whole, float(self.revision))
         return self.revision
 
-    def submit(self, name: str, cpu: str, priority: int = 0) -> int:
-        return self.write(self._pod(name, cpu, priority))
+    def submit(self, name: str, cpu: str, priority: int = 0, group: str = "") -> int:
+        return self.write(self._pod(name, cpu, priority, group=group))
 
     def bind(self, name: str, node: str, cpu: str, *, decided: int | None = None) -> int:
         self.submit(name, cpu)
@@ -87,8 +87,10 @@ class Full:
         nominated: str = "",
         write: LeaderWrite | None = None,
         ends: bool = False,
+        group: str = "",
     ) -> tuple[str, bytes]:
         pod = Pod()
+        pod.spec.scheduling_group.pod_group_name = group
         pod.metadata.name, pod.metadata.namespace, pod.metadata.uid = name, "default", f"uid-{name}"
         pod.spec.containers.add(name="main").resources.requests["cpu"].string = cpu
         pod.spec.node_name, pod.spec.priority = node, priority
@@ -166,6 +168,15 @@ def test_where_a_preemption_before_came_to_nothing_who_waited_may_have_been_in_t
     full.submit("rival", cpu, priority)
     full.submit("high", "4", 10)
     full.refused("preempt")
+    full.preempt("high", "a")
+    assert (full.broken, full.tolerated) == ((0, {NOT_JUDGED: 1}) if is_excused else (1, {}))
+
+
+@pytest.mark.parametrize(("priority", "group", "is_excused"), [(10, "train", True), (9, "train", False), (10, "", False)])
+def test_a_member_of_a_group_may_have_been_nominated_to_no_avail(priority: int, group: str, is_excused: bool) -> None:
+    full = Full(b_is_full=False)
+    full.submit("rival", "4", priority, group)
+    full.submit("high", "4", 10)
     full.preempt("high", "a")
     assert (full.broken, full.tolerated) == ((0, {NOT_JUDGED: 1}) if is_excused else (1, {}))
 
