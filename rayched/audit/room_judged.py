@@ -199,8 +199,8 @@ class RoomJudge:
         n_missing, came = self._earlier_preemptions(doubtful)
         rivals = [one for one in left if one.spec.priority >= pod.spec.priority and one.metadata.uid not in came]
         members = [one for one in rivals if one.spec.scheduling_group.pod_group_name]
-        taken = {one.metadata.uid for one in (*_take(rivals, n_missing, pod, seen), *_take(members, len(members), pod, seen))}
-        left = [one for one in left if one.metadata.uid not in taken]
+        _take(rivals, n_missing, pod, seen)
+        _take(members, len(members), pod, seen)
         _take(left, self._statuses_missing(doubtful) + self._later_bindings_missing(doubtful), pod, seen)
         return node_with_room(pod, seen) is None
 
@@ -240,19 +240,16 @@ class RoomJudge:
         return missing
 
 
-def _take(among: Iterable[Pod], count: int, pod: Pod, view: AuditView) -> list[Pod]:
-    """Puts so many of these, at most, where `pod` has room, each where it fits itself; who they are."""
-    taken: list[Pod] = []
-    left = list(among)
-    while len(taken) < count and (node := node_with_room(pod, view)) is not None:
-        free = (one for one in left if one.metadata.uid not in view.residents and node in _free_nodes(one, view))
-        taker = next((one for one in free if not _is_against(one, node, view)), None)
-        if taker is None:
-            break
+def _take(among: Iterable[Pod], count: int, pod: Pod, view: AuditView) -> None:
+    """Puts so many of these, at most, where `pod` has room, each where it fits itself. Who is on a node already stays there."""
+    left = [one for one in among if one.metadata.uid not in view.residents]
+    for _ in range(count):
+        node = node_with_room(pod, view)
+        taker = next((one for one in left if node in _free_nodes(one, view) and not _is_against(one, node, view)), None)
+        if node is None or taker is None:
+            return
         left.remove(taker)
-        taken.append(taker)
         view.put("residents", taker.metadata.uid, resident(taker, node))
-    return taken
 
 
 def node_with_room(pod: Pod, view: AuditView) -> str | None:

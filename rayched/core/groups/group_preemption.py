@@ -111,12 +111,13 @@ class GroupPreemption:
 
     def have_grown(self, units: Iterable[VictimUnit]) -> bool:
         """Whether a group that ends as a whole has another member on a node by now."""
-        return any(
-            member.uid not in {victim.uid for victim in unit.victims}
-            for unit in units
-            if unit.whole
-            for member in members_on_nodes(self._snapshot, self._group_of(unit.whole))
-        )
+        for unit in units:
+            if unit.whole:
+                known = {victim.uid for victim in unit.victims}
+                members = members_on_nodes(self._snapshot, self._group_of(unit.whole))
+                if any(member.uid not in known for member in members):
+                    return True
+        return False
 
     def search(
         self,

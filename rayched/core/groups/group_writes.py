@@ -286,13 +286,8 @@ class GroupCommits:
 
     def _build(self, decided: DecidedGroup, epoch: int, now_unix: float) -> TogetherPut | UnsentGroup:
         cache, state = self._cache, decided.state
-        found = object_of(cache, state)
-        if (
-            found is None
-            or found[2].metadata.uid != decided.uid
-            or state.hold() is not None
-            or falls_short(state, self._scheduler)
-        ):
+        found = still_wanted(cache, self._scheduler, state, decided.uid)
+        if found is None:
             return UnsentGroup(decided)
         key, revision, group = found
         for attempt in decided.attempts:
@@ -323,7 +318,15 @@ class GroupCommits:
         return TogetherPut(key, revision, value, (*members, *decided.guards, *taken, no_plan), tuple(puts), name)
 
 
-def falls_short(state: GroupState, scheduler: Scheduler) -> bool:
+def still_wanted(cache: Cache, scheduler: Scheduler, state: GroupState, uid: str) -> tuple[bytes, int, PodGroup] | None:
+    """The group's key, revision and object, where a placement that was decided for it may be written; None: it may not."""
+    found = object_of(cache, state)
+    if found is None or found[2].metadata.uid != uid or state.hold() is not None or _falls_short(state, scheduler):
+        return None
+    return found
+
+
+def _falls_short(state: GroupState, scheduler: Scheduler) -> bool:
     """Whether members that count, and those that hold room, are fewer than the group needs by now: its minimum may have been
     raised since a placement was decided."""
     missing = state.min_count - state.satisfied

@@ -31,8 +31,8 @@ from rayched.core.groups.group_writes import (
     UnsentGroup,
     bound_words,
     condition_of,
-    falls_short,
     object_of,
+    still_wanted,
     with_condition,
 )
 from rayched.core.groups.membership import GroupState
@@ -177,10 +177,8 @@ class RecordedPlans:
             return
         decided = planned.decided
         assert decided is not None
-        found = object_of(self._cache, planned.state)
-        state = planned.state
-        is_there = found is not None and found[2].metadata.uid == planned.uid
-        if found is None or not is_there or state.hold() is not None or falls_short(state, self._scheduler):
+        found = still_wanted(self._cache, self._scheduler, planned.state, planned.uid)
+        if found is None:
             self._void(planned)
             return
         nodes = [attempt.node_name for attempt in decided.attempts]
@@ -194,7 +192,7 @@ class RecordedPlans:
         # As each node was when it was chosen.
         guards.update((key, revision) for key, revision in decided.guards if key in guards)
         group = ((found[0], found[1]),) if self.RULE_PLANS_COMPARE_THE_GROUP else ()
-        planned.plan.group_revision, planned.plan.min_count = found[1], state.min_count
+        planned.plan.group_revision, planned.plan.min_count = found[1], planned.state.min_count
         if self.RULE_THE_PLAN_COMES_FIRST:
             yield self._send_plan(planned, guard, decided.decided_at, (*group, *guards.items()))
             return
