@@ -201,6 +201,7 @@ def test_the_rows_of_a_dead_or_hung_worker_are_evaluated_locally_until_it_is_rep
     try:
         assert run.decide(10) == alone.decide(10)
         # It was waited for once, and not asked again.
+        assert run.shards.counts.local_evaluations > dead
         assert len([said for said in caplog.messages if said.startswith("worker-0 ") and "it is late" in said]) == 1
     finally:
         os.kill(hung, signal.SIGCONT)

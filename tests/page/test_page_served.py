@@ -21,8 +21,9 @@ from rayched.page.guarding import HEADERS
 from rayched.page.planning import PLAN_SECONDS, PlanRunner, PlanWish
 from rayched.v1.core_pb2 import Node, Pod
 from tests.cli.cluster import Commands, Running, a_pod_text, wait_until
-from tests.gateway.requests import ask
+from tests.gateway.requests import HttpAnswer, ask
 from tests.page.streams import PageFrames, SeenColumns
+from tests.patience import TRIES_MAX
 
 pytestmark = pytest.mark.cluster
 
@@ -289,10 +290,9 @@ def test_a_plan_is_that_of_the_command(rayched: Commands, url: str, namespace: s
         ({"manifest": manifest, "configuration": MOST_ALLOCATED}, ["-f", "-", "--config", str(most_allocated)], manifest),
     ]
     for wish, words, text in wishes:
-        found = planned(rayched, wish)
+        found, answer = planned_and_asked(rayched, url, wish)
         assert "exit_code" in found, found
-        answer = ask(url, "/ui/api/plan", "POST", wish, {"Content-Type": "application/json"})
-        if answer.document.get("errors") != [f"the plan took longer than {PLAN_SECONDS:g} s and was ended"]:
+        if answer is not None:
             # Of a later moment, at which all that counts is as it was.
             assert (answer.status, {**answer.document, "revision": found["revision"]}) == (200, found)
         result = rayched("plan", *words, "-o", "json", stdin=text)
@@ -339,6 +339,22 @@ def planned(rayched: Commands, wish: object) -> dict[str, Any]:
 
     found: dict[str, Any] = json.loads(json.dumps(asyncio.run(play())))
     return found
+
+
+def planned_and_asked(rayched: Commands, url: str, wish: object) -> tuple[dict[str, Any], HttpAnswer | None]:
+    """A plan, and the page's answer to the same wish. None: the host is so busy that the plan took longer than a page's may."""
+    limited = f"the plan took longer than {PLAN_SECONDS:g} s and was ended"
+    for _ in range(TRIES_MAX):
+        began = time.monotonic()
+        found = planned(rayched, wish)
+        took = time.monotonic() - began
+        answer = ask(url, "/ui/api/plan", "POST", wish, {"Content-Type": "application/json"})
+        if answer.document.get("errors") != [limited]:
+            return found, answer
+        assert (answer.status, answer.document) == (200, {"command": found["command"], "errors": [limited]})
+        if took > PLAN_SECONDS:
+            return found, None
+    raise AssertionError(f"a plan that took {took:.1f} s was ended {TRIES_MAX} times")
 
 
 def test_what_is_no_plan_is_refused_by_its_field(url: str) -> None:

@@ -14,6 +14,7 @@ from rayched.server.admission.write_gate import WriteGate
 from rayched.server.admission.write_limit import WriteLimit
 from rayched.server.server_options import ServerOptions
 from rayched.store.keys import Keys
+from tests.patience import TRIES_MAX
 from tests.server.objects import a_pod
 from tests.server.serving import Serving, serving
 
@@ -41,18 +42,22 @@ def _gate(server: Serving) -> WriteGate:
     return server.server._running.gate
 
 
-async def _flood(address: str, count: int, timeout_seconds: float) -> list[BaseException | None]:
+async def _flood(address: str, count: int, timeout_seconds: float, first: int = 0) -> list[BaseException | None]:
     async with AsyncClient(address, timeout_seconds=timeout_seconds) as client:
         outcomes = await asyncio.gather(
-            *(client.submit(a_pod(f"pod-{number}")) for number in range(count)), return_exceptions=True
+            *(client.submit(a_pod(f"pod-{number}")) for number in range(first, first + count)), return_exceptions=True
         )
     return [outcome if isinstance(outcome, BaseException) else None for outcome in outcomes]
 
 
 def test_all_of_a_flood_get_in_though_most_are_refused_at_first(tight: Serving) -> None:
-    assert asyncio.run(_flood(tight.address, 60, 60.0)) == [None] * 60
+    n_pods = 0
+    # A busy host may send so slowly that nothing is too much.
+    while not _gate(tight).refused["users"] and n_pods < 60 * TRIES_MAX:
+        assert asyncio.run(_flood(tight.address, 60, 60.0, first=n_pods)) == [None] * 60
+        n_pods += 60
     with Client(tight.address) as client:
-        assert len(list(client.list("pods"))) == 60
+        assert len(list(client.list("pods"))) == n_pods
     assert _gate(tight).refused["users"] > 0, "else nothing was too much"
     assert _gate(tight).within == _gate(tight).waiting == 0
 
