@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from benchmarks.processes import all_cpu_seconds
+from benchmarks.processes import all_cpu_seconds, memory_sizes
 from benchmarks.soak_samples import short_name
 from rayched.replica.ray.processes import descendants
 
@@ -110,7 +110,7 @@ class ProcessWatch:
             used = Used(cpu_seconds=one.cpu_seconds - one.first_cpu_seconds)
             if one.alive:
                 switches = switches_of(pid)
-                used.processes, used.pss_bytes, used.threads = 1, pss_of(pid), len(switches)
+                used.processes, used.pss_bytes, used.threads = 1, memory_sizes(pid).get("Pss", 0), len(switches)
                 used.switches = sum(count - one.first_switches.get(thread, 0) for thread, count in switches.items())
             found[one.kind].add(used)
         return dict(sorted(found.items(), key=lambda pair: (-pair[1].cpu_seconds, pair[0])))
@@ -142,12 +142,6 @@ def switches_of(pid: int) -> dict[int, int]:
             if counts:
                 found[int(task.name)] = sum(counts)
     return found
-
-
-def pss_of(pid: int) -> int:
-    """Bytes: what a process has to itself, and its share of what it has with others; 0 of one that is gone."""
-    rows = _text(Path(f"/proc/{pid}/smaps_rollup")).splitlines()[1:]
-    return next((int(row.split()[1]) << 10 for row in rows if row.startswith("Pss:")), 0)
 
 
 def busy_seconds() -> float:

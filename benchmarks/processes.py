@@ -25,10 +25,21 @@ class Memory(NamedTuple):
 
 
 def memory_of(pid: int) -> Memory:
-    """At present."""
-    rows = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()[1:]
-    sizes = {name: int(rest.split()[0]) << 10 for name, rest in (row.split(":", 1) for row in rows)}
+    """At present. Raises ProcessLookupError for a process that is gone."""
+    sizes = memory_sizes(pid)
+    if not sizes:
+        raise ProcessLookupError(f"process {pid} is gone")
     return Memory(sizes["Rss"], sizes["Private_Clean"] + sizes["Private_Dirty"])
+
+
+def memory_sizes(pid: int) -> dict[str, int]:
+    """In bytes, by the kernel's name: Rss, Pss (what it has to itself, and its share of what it has with others), Pss_Anon, ...;
+    empty for a process that is gone."""
+    try:
+        rows = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()[1:]
+    except (FileNotFoundError, ProcessLookupError):
+        return {}
+    return {name: int(rest.split()[0]) << 10 for name, rest in (row.split(":", 1) for row in rows)}
 
 
 def resident_bytes(pid: int) -> int:

@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from benchmarks.processes import memory_sizes
 from leader.channel import open_channel
 from leader.etcd_shim import rpc
 from rayched.replica.ray.processes import descendants
@@ -92,11 +93,10 @@ def process_sample(pid: int, name: str, replica: int | None) -> ProcessSample | 
     """None for a process that is gone."""
     directory = Path(f"/proc/{pid}")
     try:
-        rows = (directory / "smaps_rollup").read_text().splitlines()[1:]
-        sizes = {key: int(rest.split()[0]) << 10 for key, rest in (row.split(":", 1) for row in rows)}
+        sizes = memory_sizes(pid)
         fds = len(os.listdir(directory / "fd"))
         threads = len(os.listdir(directory / "task"))
-    except (OSError, ValueError):
+    except OSError:
         return None
     return ProcessSample(name, replica, pid, sizes["Pss_Anon"], sizes["Rss"], sizes["Pss"], fds, threads) if sizes else None
 
