@@ -60,9 +60,7 @@ from rayched.store.list_watch_effects import Delivery, ListedAll
 from rayched.v1.services_pb2 import ExplainRequest
 
 IDLE_SECONDS: Final = 0.1
-"""Between two signs of life, and between two looks at the belief."""
-STANDBY_SECONDS: Final = 0.02
-"""The same while not leading: so long may a new belief go unnoticed."""
+"""Between two signs of life, and between two looks at the belief that nobody has asked for."""
 INPUT_SECONDS: Final = 0.02
 """Inputs are taken so long at a stretch: a flood of changes does not starve decisions, and turns stay worth their cost."""
 DELIVERIES_MAX: Final = 64
@@ -184,6 +182,10 @@ class SchedulerActor:
         """This replica may lead soon, so members of etcd that are silent are to be found out now. Does not wait."""
         self._watcher.hurry()
 
+    def belief_changed(self) -> None:
+        """The belief cell has something new: it is looked at now. Does not wait."""
+        self._wake()
+
     def drained(self, seconds: float) -> bool:
         """Whether nothing was being written any more within the time."""
         deadline = time.monotonic() + seconds
@@ -242,9 +244,8 @@ class SchedulerActor:
             self._fail(error)
 
     def _wait_seconds(self) -> float:
-        idle = IDLE_SECONDS if self._core.term.leads else STANDBY_SECONDS
         due = min((at for at in (self._turn_at, self._queue.session_at, self._questions.due) if at is not None), default=None)
-        return idle if due is None else min(idle, max(0.0, due - boottime()))
+        return IDLE_SECONDS if due is None else min(IDLE_SECONDS, max(0.0, due - boottime()))
 
     def _take_inputs(self, seconds: float) -> None:
         """What is there, as far as it is done in INPUT_SECONDS; if nothing is, what comes within the time.

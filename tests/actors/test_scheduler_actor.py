@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from threading import Thread
 from types import SimpleNamespace
 
 from rayched.actors.inbox import Inbox
@@ -36,3 +37,13 @@ def test_inputs_wait_for_a_turn_once_there_is_a_full_call_for_the_queue() -> Non
     inbox.put(lambda: None)
     actor._take_inputs(0.0)
     assert inbox.take() is None
+
+
+def test_a_loop_that_sleeps_looks_at_the_belief_when_it_is_told() -> None:
+    actor = SchedulerActor.__new__(SchedulerActor)
+    actor._inbox, actor._core = Inbox(), SimpleNamespace(link=None)  # type: ignore[assignment]
+    sleeper = Thread(target=actor._take_inputs, args=(3_600.0,), daemon=True)
+    sleeper.start()
+    actor.belief_changed()
+    sleeper.join(60.0)
+    assert not sleeper.is_alive()

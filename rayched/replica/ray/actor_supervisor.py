@@ -147,19 +147,24 @@ class ActorSupervisor:
     # -------------------------------------------------------------------------------------------------- the leader's work
 
     def begin(self, epoch: int) -> None:
-        """The scheduler reads the belief cell by itself."""
+        """The scheduler reads the belief cell by itself, and at once where it is told to."""
         log.info("leading under epoch %d", epoch)
         self._leads.set()
+        self._tell_scheduler("belief_changed")
 
     def expect_to_lead(self) -> None:
+        self._tell_scheduler("expect_to_lead")
+
+    def _tell_scheduler(self, method: str) -> None:
+        """Does not wait for an answer."""
         actors = self._actors
         if actors is None or not actors.can_be_asked:
             return
         import ray
 
-        # One that is dead is replaced, and has nothing to expect.
+        # One that is dead is replaced, and the next one reads all of it when it begins.
         with contextlib.suppress(ray.exceptions.RayError):
-            actors.scheduler.expect_to_lead.remote()
+            getattr(actors.scheduler, method).remote()
 
     def drain(self) -> None:
         self._leads.clear()
