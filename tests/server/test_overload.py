@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -63,8 +64,13 @@ def test_all_of_a_flood_get_in_though_most_are_refused_at_first(tight: Serving) 
 
 
 def test_who_has_no_time_to_wait_is_told_at_once_what_to_do(tight: Serving) -> None:
-    outcomes = asyncio.run(_flood(tight.address, 60, 0.3))
-    refused = [outcome for outcome in outcomes if isinstance(outcome, ApiError) and outcome.code.name == "RESOURCE_EXHAUSTED"]
+    refused: list[ApiError] = []
+    for flood in range(TRIES_MAX):
+        outcomes = asyncio.run(_flood(tight.address, 60, 0.3, first=60 * flood))
+        refused = [outcome for outcome in outcomes if isinstance(outcome, ApiError) and outcome.code.name == "RESOURCE_EXHAUSTED"]
+        # A busy host may send so slowly that nothing is too much.
+        if refused:
+            break
     assert refused
     assert refused[0].retry_after_seconds == 0.5
     assert str(refused[0]) == (
@@ -75,8 +81,15 @@ def test_who_has_no_time_to_wait_is_told_at_once_what_to_do(tight: Serving) -> N
 def test_reading_goes_on_and_agents_get_in_while_submissions_are_refused(tight: Serving) -> None:
     async def play() -> None:
         async with AsyncClient(tight.address, timeout_seconds=20.0) as client:
-            flood = asyncio.gather(*(client.submit(a_pod(f"pod-{number}")) for number in range(60)), return_exceptions=True)
+            n_pods = 0
+            flood: asyncio.Future[Any] = asyncio.gather()
             while not _gate(tight).refused["users"]:
+                if flood.done():
+                    # A busy host may have sent so slowly that nothing was too much.
+                    assert n_pods < 60 * TRIES_MAX, "nothing was too much"
+                    pods = [a_pod(f"pod-{number}") for number in range(n_pods, n_pods + 60)]
+                    flood = asyncio.gather(*(client.submit(pod) for pod in pods), return_exceptions=True)
+                    n_pods += 60
                 await asyncio.sleep(0.01)
             began = time.monotonic()
             assert await client.heartbeat(["nobody"]) == ("nobody",)
