@@ -60,7 +60,7 @@ from rayched.store.list_watch_effects import Delivery, ListedAll
 from rayched.v1.services_pb2 import ExplainRequest
 
 IDLE_SECONDS: Final = 0.1
-"""Between two signs of life, and between two looks at the belief that nobody has asked for."""
+"""Between two signs of life, and two looks at the belief that nobody has asked for."""
 INPUT_SECONDS: Final = 0.02
 """Inputs are taken so long at a stretch: a flood of changes does not starve decisions, and turns stay worth their cost."""
 DELIVERIES_MAX: Final = 64
@@ -89,7 +89,7 @@ class SchedulerActor:
         self._queue = QueuePartner(self._own_directory, self._inbox, self._exchange_answered)
         self._queue.take(queue_actor)
         snapshot = Snapshot()
-        self._shards = RayShards(snapshot, loaded.profiles, self._tick, boottime, always=config.shard_always, answered=self._wake)
+        self._shards = RayShards(snapshot, loaded.profiles, self._tick, boottime, always=config.shard_always, answered=self.wake)
         self._shards.use(workers)
         self._latest = LatestCalls()
         self._deciding = DecidingCell.create(self._own_directory)
@@ -182,9 +182,9 @@ class SchedulerActor:
         """This replica may lead soon, so members of etcd that are silent are to be found out now. Does not wait."""
         self._watcher.hurry()
 
-    def belief_changed(self) -> None:
-        """The belief cell has something new: it is looked at now. Does not wait."""
-        self._wake()
+    def wake(self) -> None:
+        """What is waited for is there: an answer of a worker, or a new belief. Any thread; does not wait."""
+        self._inbox.put(_nothing)
 
     def drained(self, seconds: float) -> bool:
         """Whether nothing was being written any more within the time."""
@@ -367,10 +367,6 @@ class SchedulerActor:
 
     def _epoch(self) -> int | None:
         return self._fence.epoch(time.clock_gettime_ns(time.CLOCK_BOOTTIME))
-
-    def _wake(self) -> None:
-        """On any thread: what is waited for is there."""
-        self._inbox.put(_nothing)
 
     def _tick(self) -> None:
         self._belief.tick(time.clock_gettime_ns(time.CLOCK_BOOTTIME))

@@ -44,6 +44,6 @@ def test_a_loop_that_sleeps_looks_at_the_belief_when_it_is_told() -> None:
     actor._inbox, actor._core = Inbox(), SimpleNamespace(link=None)  # type: ignore[assignment]
     sleeper = Thread(target=actor._take_inputs, args=(3_600.0,), daemon=True)
     sleeper.start()
-    actor.belief_changed()
+    actor.wake()
     sleeper.join(60.0)
     assert not sleeper.is_alive()

@@ -20,7 +20,7 @@ class _Method:
 
 def _supervisor(calls: list[str], *, can_be_asked: bool = True) -> ActorSupervisor:
     supervisor = ActorSupervisor.__new__(ActorSupervisor)
-    scheduler = SimpleNamespace(**{name: _Method(name, calls) for name in ("belief_changed", "expect_to_lead")})
+    scheduler = SimpleNamespace(**{name: _Method(name, calls) for name in ("wake", "expect_to_lead")})
     supervisor._leads = threading.Event()
     supervisor._actors = SimpleNamespace(can_be_asked=can_be_asked, scheduler=scheduler)  # type: ignore[assignment]
     return supervisor
@@ -31,7 +31,7 @@ def test_a_scheduler_is_told_that_it_leads() -> None:
     supervisor = _supervisor(calls)
     supervisor.expect_to_lead()
     supervisor.begin(7)
-    assert calls == ["expect_to_lead", "belief_changed"]
+    assert calls == ["expect_to_lead", "wake"]
 
 
 @pytest.mark.parametrize("told", [ActorSupervisor.expect_to_lead, lambda supervisor: supervisor.begin(7)])

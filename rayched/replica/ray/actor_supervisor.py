@@ -150,7 +150,7 @@ class ActorSupervisor:
         """The scheduler reads the belief cell by itself, and at once where it is told to."""
         log.info("leading under epoch %d", epoch)
         self._leads.set()
-        self._tell_scheduler("belief_changed")
+        self._tell_scheduler("wake")
 
     def expect_to_lead(self) -> None:
         self._tell_scheduler("expect_to_lead")
