@@ -26,7 +26,8 @@ from leader.tls_channel import EtcdTls, ReloadingAioChannel, ReloadingChannel
 _OPTIONS: Final[tuple[tuple[str, int | str], ...]] = (
     ("grpc.use_local_subchannel_pool", 1),
     ("grpc.initial_reconnect_backoff_ms", 50),
-    ("grpc.min_reconnect_backoff_ms", 200),
+    # So long may an attempt to connect take: over a network of 300 ms latency TCP and TLS take one second.
+    ("grpc.min_reconnect_backoff_ms", 2000),
     ("grpc.max_reconnect_backoff_ms", 1000),
     # A watch that starts behind gets up to 1,000 revisions in one message, far above gRPC's default of 4 MiB.
     ("grpc.max_receive_message_length", -1),

@@ -20,6 +20,7 @@ import grpc
 
 from leader.etcd_shim import rpc
 from leader.lease_use import LeaseUse
+from leader.member_channel import MemberChannel
 
 _log = logging.getLogger("leader.etcd")
 
@@ -42,6 +43,7 @@ class EtcdLease:
 
     def __init__(self, channel: grpc.Channel, ttl_seconds: int) -> None:
         self._stub = rpc.LeaseStub(channel)
+        self._keep = keep_alive_call(channel)
         self._ttl_seconds = ttl_seconds
         self._guard = threading.Lock()
         self._use = LeaseUse(ttl_seconds)
@@ -163,13 +165,23 @@ class EtcdLease:
         sent = time.monotonic()
         request = rpc.LeaseKeepAliveRequest(ID=lease_id)
         try:
-            answers = [answer.TTL for answer in self._stub.LeaseKeepAlive(iter([request]), timeout=timeout_seconds)]
-        except (grpc.RpcError, ValueError) as error:  # ValueError: the channel was closed meanwhile
+            answer = self._keep(request, timeout=timeout_seconds)
+        except (grpc.RpcError, grpc.FutureCancelledError, ValueError) as error:  # ValueError: the channel was closed meanwhile
             _log.debug("keeping the lease alive: %s", error)
             return
-        if answers:
-            with self._guard:
-                self._use.kept(lease_id, answers[0], sent)
+        with self._guard:
+            self._use.kept(lease_id, answer.TTL, sent)
+
+
+def keep_alive_call(channel: grpc.Channel | MemberChannel) -> Any:
+    """`LeaseKeepAlive` for one request and its answer, which on the wire is a call like any other. So a MemberChannel goes on to
+    the next member where one does not answer soon: one that is far from etcd's leader has to ask that first."""
+    make = channel.cheap_call if isinstance(channel, MemberChannel) else channel.unary_unary
+    return make(
+        "/etcdserverpb.Lease/LeaseKeepAlive",
+        request_serializer=rpc.LeaseKeepAliveRequest.SerializeToString,
+        response_deserializer=rpc.LeaseKeepAliveResponse.FromString,
+    )
 
 
 def _remaining(deadline: float) -> float:

@@ -4,7 +4,7 @@ A follower keeps one idle TCP connection to the address in the leader's record. 
 
     refused   the connection broke, and a new one was refused: the kernel there says that nobody listens any more
     silent    a renewal is overdue, and since it was due, `suspect_after` ago, no attempt to connect was answered at all, nor the
-              other followers'
+              other followers'. An attempt begins each PROBE_NS and is waited for longer than that: a slow network is no silence
 
 Refused is acted on at once. Silence proves nothing: so a follower votes, and acts when two followers, where there are two, have
 voted for the same term, and only while the lead has not passed more than `CHANGES_A_MINUTE_MAX` times within the last minute.
@@ -24,7 +24,9 @@ from leader.clock import NS_PER_SECOND, seconds_to_ns
 from leader.revocation import Evidence, HeldTerm
 
 PROBE_NS: Final = NS_PER_SECOND // 10
-"""Between two attempts to get an answer, and how long one is waited for."""
+"""Between two attempts to get an answer; one without an answer for so long counts as missed until it comes."""
+ANSWER_NS_MAX: Final = NS_PER_SECOND
+"""How long an answer may take to come, at most: a host behind a slow network is not silent."""
 VOTES_MIN: Final = 2
 CHANGES_A_MINUTE_MAX: Final = 2
 _MINUTE_NS: Final = 60 * NS_PER_SECOND
@@ -157,7 +159,8 @@ class FailureDetector:
         """In the present term."""
         self._short_lives = 0
         self._connect_at_ns: int | None = None
-        self._probe = 0
+        self._probes: dict[int, int] = {}
+        """Attempts to get an answer, and when each began; the first is the oldest."""
         self._probe_at_ns = 0
         """When the next one may be sent."""
         self._silent_since_ns: int | None = None
@@ -178,20 +181,17 @@ class FailureDetector:
                 self._see(leading)
             case Connected(number) if number == self._link:
                 self._open_since_ns, self._was_open = now_ns, True
-            case Connected(number) if number == self._probe:
-                self._out.append(Disconnect(number))
-                self._probe, self._silent_since_ns, self._has_answered = 0, None, True
+            case Connected(number) if number in self._probes:
+                self._drop_probes()
+                self._silent_since_ns, self._has_answered = None, True
             case ConnectionBroken(number) if number == self._link:
                 self._broken()
-            case ConnectionRefused(number) if number in (self._link, self._probe):
+            case ConnectionRefused(number) if number == self._link or number in self._probes:
                 self._refused(number)
             case Unanswered(number) if number == self._link:
                 self._link, self._connect_at_ns = 0, now_ns + _RECONNECT_NS
-            case Unanswered(number) if number == self._probe:
-                self._probe = 0
-                if self._silent_since_ns is None:
-                    self._silent_since_ns = self._probe_at_ns - PROBE_NS - (0 if self._has_answered else self._late_ns)
-                    self._out.append(LookAround())
+            case Unanswered(number) if number in self._probes:
+                self._miss(self._probes.pop(number))
             case Counted(epoch, present, suspecting):
                 self._counted(epoch, present, suspecting)
         self._advance()
@@ -203,7 +203,7 @@ class FailureDetector:
         if self._leading is None:
             return None
         dues = [] if self._connect_at_ns is None else [self._connect_at_ns]
-        if self._suspect_after_ns is not None and not self._probe:
+        if self._suspect_after_ns is not None:
             dues.append(max(self._seen_ns + self._overdue_ns, self._probe_at_ns))
         if self._suspect_after_ns is not None and self._silent_since_ns is not None:
             dues.append(max(self._silent_since_ns + self._suspect_after_ns, self._vote_at_ns))
@@ -214,6 +214,7 @@ class FailureDetector:
     def _see(self, leading: Leading | None) -> None:
         former, self._leading, self._seen_ns = self._leading, leading, self._now_ns
         self._silent_since_ns, self._has_answered = None, False
+        self._drop_probes()
         if self._voted:
             self._voted = 0
             self._out.append(Vote(0))
@@ -225,9 +226,21 @@ class FailureDetector:
             self._was_open, self._short_lives, self._connect_at_ns = False, 0, self._now_ns
 
     def _drop_all(self) -> None:
-        self._out += [Disconnect(number) for number in (self._link, self._probe) if number]
-        self._link = self._probe = 0
+        self._drop_probes()
+        if self._link:
+            self._out.append(Disconnect(self._link))
+        self._link = 0
         self._open_since_ns = self._connect_at_ns = None
+
+    def _drop_probes(self) -> None:
+        self._out += map(Disconnect, self._probes)
+        self._probes.clear()
+
+    def _miss(self, began_ns: int) -> None:
+        """An attempt that began then has no answer yet."""
+        if self._silent_since_ns is None:
+            self._silent_since_ns = began_ns - (0 if self._has_answered else self._late_ns)
+            self._out.append(LookAround())
 
     def _broken(self) -> None:
         lived_ns = self._now_ns - (self._now_ns if self._open_since_ns is None else self._open_since_ns)
@@ -238,8 +251,8 @@ class FailureDetector:
     def _refused(self, number: int) -> None:
         if number == self._link:
             self._link, self._connect_at_ns = 0, self._now_ns + _RECONNECT_NS
-        else:
-            self._probe = 0
+        self._probes.pop(number, None)
+        self._drop_probes()
         self._silent_since_ns, self._has_answered = None, True
         # Without a connection in this term the address may be wrong, or meant for others.
         if self._was_open:
@@ -277,9 +290,12 @@ class FailureDetector:
             self._link = self._connect(leading, _CONNECT_NS)
         if self._suspect_after_ns is None or now_ns < self._seen_ns + self._overdue_ns:
             return
-        if not self._probe and now_ns >= self._probe_at_ns:
+        oldest_ns = next(iter(self._probes.values()), now_ns)
+        if now_ns >= oldest_ns + PROBE_NS:
+            self._miss(oldest_ns)
+        if now_ns >= self._probe_at_ns:
             self._probe_at_ns = now_ns + PROBE_NS
-            self._probe = self._connect(leading, PROBE_NS)
+            self._probes[self._connect(leading, min(ANSWER_NS_MAX, self._suspect_after_ns))] = now_ns
         if self._silent_since_ns is None or now_ns < max(self._silent_since_ns + self._suspect_after_ns, self._vote_at_ns):
             return
         self._vote_at_ns = now_ns + PROBE_NS

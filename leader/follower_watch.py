@@ -25,6 +25,7 @@ import grpc
 from leader.channel import kept
 from leader.clock import NS_PER_SECOND, Clock, SystemClock
 from leader.connections import Connections
+from leader.etcd_lease import keep_alive_call
 from leader.etcd_requests import LockKeys
 from leader.etcd_shim import rpc
 from leader.events import EpochChanged, Event, Listed, RecordChanged
@@ -49,7 +50,8 @@ from leader.revocation import Evidence, HeldTerm, RevocationNote, revoke
 
 _log = logging.getLogger("leader")
 
-_CALL_SECONDS: Final = 0.5
+_CALL_SECONDS: Final = 1.5
+"""A member that is silent is not waited for; an etcd that is slow is."""
 _END_SECONDS_MAX: Final = 0.2
 _PRESENCE_TTL_SECONDS: Final = 10
 _PRESENCE_PERIOD_SECONDS: Final = 3.0
@@ -211,6 +213,8 @@ class FollowerWatch:
             return
         found = {pair.key[len(self._votes) :].decode(errors="replace"): pair.value for pair in answer}
         others = {name: _voted(value) for name, value in found.items() if name != leading.holder}
+        # A leader that was seen to renew meanwhile is left alone.
+        self._take_news()
         self._happened.append(Counted(epoch, len(others), sum(voted == epoch for voted in others.values())))
 
     def _call_with_presence(self, epoch: int) -> Any:
@@ -243,11 +247,11 @@ class FollowerWatch:
             return
         request = rpc.LeaseKeepAliveRequest(ID=self._presence)
         try:
-            answers = list(rpc.LeaseStub(channel).LeaseKeepAlive(iter([request]), timeout=_CALL_SECONDS))
+            answer = keep_alive_call(channel)(request, timeout=_CALL_SECONDS)
         except grpc.RpcError as error:
             _log.debug("the key of this follower is not kept alive: %s", error.code().name)
             return
-        if any(answer.TTL <= 0 for answer in answers):
+        if answer.TTL <= 0:
             self._presence, self._present_at = 0, 0.0
 
 

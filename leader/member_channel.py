@@ -14,7 +14,7 @@ A call may so be done twice, and the answer that counts may be the second one's.
 whose conditions fail the second time and that read what is there then, and leases, of which one too many runs out.
 
 How long is a while: PATIENCE_SECONDS, or PATIENCE_TIMES what answers take, if that is longer, so that an etcd that is slow is not
-asked for everything twice. Where there is one member nothing is asked twice.
+asked for everything twice; for what costs it nothing always the former. Where there is one member nothing is asked twice.
 
 Threads: any. Cost: a connection to each member that is used; where there are several, a thread of its own that sleeps.
 """
@@ -41,7 +41,7 @@ _USUAL_SHARE: Final = 0.125
 _LOOK_SECONDS_MAX: Final = 0.5
 _ANY_KEY: Final[Any] = rpc.RangeRequest(key=b"\0", count_only=True)
 """etcd looks whether it is up to date before it looks whether its user may read the key."""
-_SAYS_NOTHING: Final = frozenset(
+SAYS_NOTHING: Final = frozenset(
     {
         grpc.StatusCode.UNAVAILABLE,
         grpc.StatusCode.DEADLINE_EXCEEDED,
@@ -70,6 +70,10 @@ class MemberChannel:
     def unary_unary(self, *arguments: Any, **options: Any) -> MemberMethod:
         return MemberMethod(self, [member.unary_unary(*arguments, **options) for member in self.members])
 
+    def cheap_call(self, *arguments: Any, **options: Any) -> MemberMethod:
+        """As `unary_unary`, of what costs etcd next to nothing: it goes on after PATIENCE_SECONDS however long answers take."""
+        return MemberMethod(self, [member.unary_unary(*arguments, **options) for member in self.members], PATIENCE_SECONDS)
+
     def unary_stream(self, *arguments: Any, **options: Any) -> Callable[..., Any]:
         return self._streams([member.unary_stream(*arguments, **options) for member in self.members])
 
@@ -88,7 +92,7 @@ class MemberChannel:
         first = threading.Lock()
 
         def looked(place: int, call: Any) -> None:
-            if call.code() not in _SAYS_NOTHING and first.acquire(blocking=False):
+            if call.code() not in SAYS_NOTHING and first.acquire(blocking=False):
                 self._turn = place
 
         for place, look in enumerate(self._looks):
@@ -121,8 +125,9 @@ class MemberChannel:
 class MemberMethod:
     """One kind of call."""
 
-    def __init__(self, owner: MemberChannel, methods: Sequence[Any]) -> None:
-        self._owner, self._methods = owner, methods
+    def __init__(self, owner: MemberChannel, methods: Sequence[Any], patience_seconds: float | None = None) -> None:
+        """`patience_seconds`: None: as answers take."""
+        self._owner, self._methods, self._patience_seconds = owner, methods, patience_seconds
 
     def __call__(self, request: Any, timeout: float) -> Any:
         """Raises grpc.RpcError."""
@@ -132,7 +137,8 @@ class MemberMethod:
         """`timeout`: for all members together. Raises ValueError where the channel is closed."""
         turn = self._owner.turn
         places = [*range(turn, len(self._methods)), *range(turn)]
-        call = MemberCall(self._owner, [(place, self._methods[place]) for place in places], request, timeout)
+        ways = [(place, self._methods[place]) for place in places]
+        call = MemberCall(self._owner, ways, request, timeout, self._patience_seconds)
         call.ask_next()
         return call
 
@@ -153,8 +159,10 @@ class MemberMethod:
 class MemberCall:
     """A call under way at one member or several: a grpc.Future, as far as callers here use one."""
 
-    def __init__(self, owner: MemberChannel, ways: Sequence[tuple[int, Any]], request: Any, timeout: float) -> None:
-        self._owner, self._request = owner, request
+    def __init__(
+        self, owner: MemberChannel, ways: Sequence[tuple[int, Any]], request: Any, timeout: float, patience_seconds: float | None
+    ) -> None:
+        self._owner, self._request, self._fixed_patience_seconds = owner, request, patience_seconds
         self._deadline = time.monotonic() + timeout
         self._lock = threading.Lock()
         self._ways = ways
@@ -203,13 +211,18 @@ class MemberCall:
         with self._lock:
             self._calls.append(call)
         if len(self._ways) > 1:
-            self._owner.later.call(began + self._owner.patience_seconds, lambda: self._patience_over(number))
+            self._owner.later.call(began + self._patience_seconds, lambda: self._patience_over(number))
         call.add_done_callback(lambda ended: self._answered(place, ended, began))
 
     def _may_ask(self, now: float) -> bool:
         if self._asked < len(self._ways):
             return True
-        return self._owner.repeats and len(self._ways) > 1 and now + self._owner.patience_seconds < self._deadline
+        return self._owner.repeats and len(self._ways) > 1 and now + self._patience_seconds < self._deadline
+
+    @property
+    def _patience_seconds(self) -> float:
+        fixed = self._fixed_patience_seconds
+        return self._owner.patience_seconds if fixed is None else fixed
 
     def _patience_over(self, number: int) -> None:
         if self._asked == number:  # else somebody was asked meanwhile
@@ -231,7 +244,7 @@ class MemberCall:
         with self._lock:
             self._under_way -= 1
             is_last = not self._under_way
-            counts = code not in _SAYS_NOTHING or (is_last and self._asked >= len(self._ways))
+            counts = code not in SAYS_NOTHING or (is_last and self._asked >= len(self._ways))
         if counts:
             self._end(call)
         elif is_last:

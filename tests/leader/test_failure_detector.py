@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import pytest
 
 from leader.clock import seconds_to_ns
@@ -73,10 +71,7 @@ class Follower:
         """Nothing is answered for so long from now, though it is asked for all the time."""
         until = self.now + seconds
         while self.now < until:
-            if self.attempts:
-                self(Unanswered(self.attempts.pop()), 0.1)
-            else:
-                self(TimePassed(), max(0.001, self.due()))
+            self(TimePassed(), max(0.001, self.due()))
 
     @property
     def revoked(self) -> list[Revoke]:
@@ -179,16 +174,9 @@ def test_silence_is_voted_on_after_its_time_and_acted_on_when_two_followers_agre
 
 def a_vote_after(follower: Follower) -> float:
     """Seconds of silence until the first vote."""
-    began, unanswered_at = follower.now, math.inf
+    began = follower.now
     while not follower.votes:
-        due_ns = follower.detector.due_ns
-        due_at = math.inf if due_ns is None else due_ns / 1e9
-        follower.now = max(follower.now, min(due_at, unanswered_at))
-        is_timeout = unanswered_at <= due_at
-        effects = follower(Unanswered(follower.attempts.pop()) if is_timeout else TimePassed())
-        unanswered_at = math.inf if is_timeout else unanswered_at
-        if any(isinstance(effect, Connect) for effect in effects):
-            unanswered_at = follower.now + 0.1
+        follower(TimePassed(), max(0.0, follower.due()))
     return follower.now - began
 
 
@@ -222,9 +210,41 @@ def test_who_is_first_not_answered_looks_around_once_until_there_is_an_answer() 
     assert follower.effects.count(LookAround()) == 1
     first_vote = next(place for place, effect in enumerate(follower.effects) if isinstance(effect, Vote))
     assert follower.effects.index(LookAround()) < first_vote
-    follower(Connected(follower.attempts.copy().pop()), 0.05)
+    follower(Connected(min(follower.attempts)), 0.05)
     follower.silent(0.3)
     assert follower.effects.count(LookAround()) == 2
+
+
+@pytest.mark.parametrize(("latency", "is_silent"), [(0.0, False), (0.3, False), (0.65, False), (0.75, True), (2.0, True)])
+def test_a_host_behind_a_slow_network_answers_late_and_is_not_silent(latency: float, is_silent: bool) -> None:
+    follower = Follower()
+    follower.connected()
+    follower.now += 0.5
+    coming: list[tuple[float, DetectorEvent]] = []
+    """What becomes of each attempt, and when."""
+    until = follower.now + 20.0
+    while follower.now < until:
+        at, event = min(coming, key=lambda one: one[0], default=(follower.now + 60.0, TimePassed()))
+        due_at = follower.now + max(0.0, follower.due())
+        if due_at < at:
+            at, event = due_at, TimePassed()
+        else:
+            coming.remove((at, event))
+        for one in follower(event, at - follower.now):
+            if isinstance(one, Connect):
+                timeout = one.timeout_ns / 1e9
+                outcome = Connected(one.number) if latency < timeout else Unanswered(one.number)
+                coming.append((follower.now + min(latency, timeout), outcome))
+        assert len(follower.attempts) <= 8, "no more are under way"
+    assert bool(follower.votes) == is_silent
+
+
+def test_an_attempt_is_waited_for_a_second_at_most() -> None:
+    for suspect_after, seconds in ((0.3, 0.3), (0.7, 0.7), (30.0, 1.0)):
+        follower = Follower(suspect_after)
+        follower.connected()
+        (probe,) = follower(TimePassed(), 0.5)
+        assert isinstance(probe, Connect) and probe.timeout_ns == seconds_to_ns(seconds)
 
 
 def test_where_there_is_one_follower_its_word_is_enough() -> None:
@@ -241,8 +261,9 @@ def test_any_answer_and_any_renewal_begins_the_time_anew() -> None:
     follower.connected()
     follower.now += 0.5
     follower.silent(0.5)
-    (probe,) = follower.attempts
-    assert Disconnect(probe) in follower(Connected(probe), 0.05)
+    attempts = follower.attempts.copy()
+    answered = follower(Connected(min(attempts)), 0.05)
+    assert {effect.number for effect in answered if isinstance(effect, Disconnect)} == attempts
     follower.silent(0.5)
     assert follower.votes == []
     follower.silent(0.4)

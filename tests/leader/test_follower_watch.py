@@ -15,8 +15,10 @@ from leader.channel import open_channel
 from leader.etcd_lock import EtcdLock
 from leader.etcd_requests import LockKeys
 from leader.etcd_shim import rpc
+from leader.events import EpochChanged, RecordChanged
+from leader.failure_detector import Counted, LeaderSeen
 from leader.follower_watch import FollowerWatch
-from leader.record import Epoch, LeaderRecord
+from leader.record import Epoch, LeaderRecord, StoredEpoch, StoredRecord
 from leader.revocation import Evidence, HeldTerm, RevocationNote
 from rayched.replica.etcd.etcd_server import EtcdServer
 from tests.leader.members import Member, eventually, value_of
@@ -158,3 +160,21 @@ def test_silence_is_acted_on_when_a_second_follower_says_so(standby: Standbys, c
         assert deaf.acted == other.acted == []
     note = RevocationNote.from_json(value_of(channel, keys.note.decode()) or b"")
     assert (note.epoch, note.evidence) == (held.epoch, Evidence.SILENT)
+
+
+def test_a_renewal_that_is_seen_while_votes_are_counted_comes_before_the_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    keys = keys_of("/unused")
+    watch = FollowerWatch(["127.0.0.1:1"], keys, b"/followers/", "me", retry_period=0.4, suspect_after=0.7)
+    renewals = [StoredRecord(LeaderRecord("leader", "run", 2_000, address="127.0.0.1:1"), revision, 5) for revision in (7, 8)]
+    watch.seen(EpochChanged(StoredEpoch(Epoch(0, "leader", "run"), 7), 7))
+    watch.seen(RecordChanged(renewals[0], 7))
+    watch._take_news()
+    watch._happened.clear()
+
+    def slow_answer(epoch: int) -> list[object]:
+        watch.seen(RecordChanged(renewals[1], 8))
+        return []
+
+    monkeypatch.setattr(watch, "_call_with_presence", slow_answer)
+    watch._vote(7)
+    assert [type(event) for event in watch._happened] == [LeaderSeen, Counted], "the detector takes its vote back first"

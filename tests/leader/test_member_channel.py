@@ -13,6 +13,7 @@ from typing import Any
 import grpc
 import pytest
 
+from leader.etcd_lease import keep_alive_call
 from leader.etcd_shim import rpc
 from leader.member_channel import PATIENCE_SECONDS, MemberChannel
 from leader.successive_channel import SuccessiveChannel
@@ -101,6 +102,21 @@ def test_where_all_are_silent_a_call_ends_when_its_time_does(channel: MemberChan
     assert 0.5 < time.monotonic() - began < 0.6 + SOON_SECONDS
     with pytest.raises(grpc.FutureTimeoutError):
         rpc.KVStub(channel).Range.future(READ, timeout=SECONDS_MAX).result(0.01)
+
+
+def test_a_lease_is_kept_alive_by_another_member(channel: MemberChannel, links: list[Link]) -> None:
+    connected(channel)
+    lease = int(rpc.LeaseStub(channel).LeaseGrant(rpc.LeaseGrantRequest(TTL=60), timeout=SECONDS_MAX).ID)
+    for place in range(3):
+        channel.answered(place, 5.0)
+    assert channel.patience_seconds > SOON_SECONDS / 2, "answers take long"
+    silence(links[channel.turn])
+    began = time.monotonic()
+    answer = keep_alive_call(channel)(rpc.LeaseKeepAliveRequest(ID=lease), timeout=SECONDS_MAX)
+    assert (lease, 60) == (answer.ID, answer.TTL)
+    assert time.monotonic() - began < SOON_SECONDS
+    gone = keep_alive_call(channel)(rpc.LeaseKeepAliveRequest(ID=lease + 1), timeout=SECONDS_MAX)
+    assert gone.TTL == 0, "as etcd says of a lease that it does not know"
 
 
 def test_what_etcd_says_of_a_call_counts(channel: MemberChannel) -> None:
