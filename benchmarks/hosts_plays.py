@@ -20,6 +20,7 @@ from benchmarks.hosts_cluster import HostCluster, HostEtcd
 from benchmarks.load import SteadyLoad, small_pods
 from benchmarks.network_namespaces import HostNetwork
 from rayched.cli.cluster.rehearsal import Kill, Rehearsal, RehearsalFailed
+from rayched.client.client import Client
 from rayched.nodes.shapes import NodeShape, hollow_nodes
 from rayched.replica.cluster.local_start import wait_until_up
 
@@ -89,6 +90,8 @@ class HostStage:
     def __init__(self, network: HostNetwork, etcd: HostEtcd, cluster: HostCluster, rehearsal: Rehearsal) -> None:
         self.network, self.etcd, self._cluster, self._rehearsal = network, etcd, cluster, rehearsal
         self.loads: list[SteadyLoad] = []
+        self._clients: list[tuple[Client, str]] = []
+        """And the replica that each asks first."""
 
     def load(self, rate: float, owned: contextlib.ExitStack) -> None:
         """As many clients for each host ask that one first, and go on with the others."""
@@ -96,12 +99,18 @@ class HostStage:
         for number, address in enumerate(addresses):
             client = self._cluster.client(timeout_seconds=30.0)
             owned.callback(client.close)
-            client._transport.endpoints.prefer(address)
+            self._clients.append((client, address))
             load = SteadyLoad(client, small_pods(f"steady-{number}"), rate / len(addresses), batch=1)
             self.loads.append(load.start())
             owned.callback(load.stop)
+        self.spread_clients()
         # Called first: what waits for the end of each call then waits for them side by side.
         owned.callback(self._tell_loads_to_stop)
+
+    def spread_clients(self) -> None:
+        """A client stays where it was answered: after a few faults all of them would be at one host, and hang with it."""
+        for client, address in self._clients:
+            client._transport.endpoints.prefer(address)
 
     def _tell_loads_to_stop(self) -> None:
         for load in self.loads:
@@ -125,7 +134,9 @@ class HostStage:
         return self._rehearsal.ask(lambda auditor: len(auditor.bindings))
 
     def place_leads(self, *, together: bool) -> str:
-        """Etcd's lead goes to the leader's host, or to another one, and the auditor looks from another one; the leader's host."""
+        """Etcd's lead goes to the leader's host, or to another one, the auditor looks from another one, and clients ask all of
+        them; the leader's host."""
+        self.spread_clients()
         for _ in range(3):
             host = self.leading_host()
             self.etcd.lead_at(host, not_there=not together)
