@@ -89,6 +89,9 @@ class FollowerWatch:
         self._happened: list[DetectorEvent] = []
         self._connections = Connections(self._happened.append)
         self._channel: MemberChannel | None = None
+        self._lease: Any = None
+        self._kv: Any = None
+        self._keep: Any = None
         self._presence = 0
         """Its etcd lease; 0: none yet."""
         self._present_at = 0.0
@@ -98,7 +101,9 @@ class FollowerWatch:
         self._thread = threading.Thread(target=self._run, name="leader-follower-watch", daemon=True)
 
     def start(self) -> None:
-        self._channel = MemberChannel(self._endpoints, repeats=True)
+        channel = self._channel = MemberChannel(self._endpoints, repeats=True)
+        # Once: a channel with TLS keeps each method that was made of it and called.
+        self._lease, self._kv, self._keep = rpc.LeaseStub(channel), rpc.KVStub(channel), keep_alive_call(channel)
         self._thread.start()
 
     def close(self) -> None:
@@ -219,19 +224,16 @@ class FollowerWatch:
 
     def _call_with_presence(self, epoch: int) -> Any:
         """Writes this follower's key and reads those of all; None where etcd did not answer."""
-        channel = self._channel
-        assert channel is not None
-        lease, kv = rpc.LeaseStub(channel), rpc.KVStub(channel)
         try:
             if not self._presence:
                 grant = rpc.LeaseGrantRequest(TTL=_PRESENCE_TTL_SECONDS)
-                self._presence = int(lease.LeaseGrant(grant, timeout=_CALL_SECONDS).ID)
+                self._presence = int(self._lease.LeaseGrant(grant, timeout=_CALL_SECONDS).ID)
             put = rpc.PutRequest(
                 key=self._votes + self._identity.encode(), value=json.dumps({"suspects": epoch}).encode(), lease=self._presence
             )
             read = rpc.RangeRequest(key=self._votes, range_end=self._votes[:-1] + bytes((self._votes[-1] + 1,)))
             operations = [rpc.RequestOp(request_put=put), rpc.RequestOp(request_range=read)]
-            answer = kv.Txn(rpc.TxnRequest(success=operations), timeout=_CALL_SECONDS)
+            answer = self._kv.Txn(rpc.TxnRequest(success=operations), timeout=_CALL_SECONDS)
         except grpc.RpcError as error:
             _log.debug("the votes cannot be written or read: %s", error.code().name)
             self._presence = 0
@@ -240,14 +242,12 @@ class FollowerWatch:
 
     def _stay_present(self) -> None:
         self._present_at = time.monotonic() + _PRESENCE_PERIOD_SECONDS
-        channel = self._channel
-        assert channel is not None
         if not self._presence:
             self._call_with_presence(0)
             return
         request = rpc.LeaseKeepAliveRequest(ID=self._presence)
         try:
-            answer = keep_alive_call(channel)(request, timeout=_CALL_SECONDS)
+            answer = self._keep(request, timeout=_CALL_SECONDS)
         except grpc.RpcError as error:
             _log.debug("the key of this follower is not kept alive: %s", error.code().name)
             return
