@@ -41,7 +41,7 @@ _USUAL_SHARE: Final = 0.125
 _LOOK_SECONDS_MAX: Final = 0.5
 _ANY_KEY: Final[Any] = rpc.RangeRequest(key=b"\0", count_only=True)
 """etcd looks whether it is up to date before it looks whether its user may read the key."""
-SAYS_NOTHING: Final = frozenset(
+_SAYS_NOTHING: Final = frozenset(
     {
         grpc.StatusCode.UNAVAILABLE,
         grpc.StatusCode.DEADLINE_EXCEEDED,
@@ -92,7 +92,7 @@ class MemberChannel:
         first = threading.Lock()
 
         def looked(place: int, call: Any) -> None:
-            if call.code() not in SAYS_NOTHING and first.acquire(blocking=False):
+            if call.code() not in _SAYS_NOTHING and first.acquire(blocking=False):
                 self._turn = place
 
         for place, look in enumerate(self._looks):
@@ -244,7 +244,7 @@ class MemberCall:
         with self._lock:
             self._under_way -= 1
             is_last = not self._under_way
-            counts = code not in SAYS_NOTHING or (is_last and self._asked >= len(self._ways))
+            counts = code not in _SAYS_NOTHING or (is_last and self._asked >= len(self._ways))
         if counts:
             self._end(call)
         elif is_last:
